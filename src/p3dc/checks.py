@@ -1,0 +1,128 @@
+"""Checks of what users hand in. Each failure is one sentence: what, what it got, what to do."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from p3dc.errors import InputError
+from p3dc.method import ATTENTIONS
+
+Floats = npt.NDArray[np.floating]
+
+BLOCK_BYTES = 2**24
+
+
+def row_blocks(rows: Floats) -> Iterator[tuple[int, Floats]]:
+    """Cut rows into blocks of bounded size, each with the number of its first row."""
+    size = max(1, BLOCK_BYTES // max(1, 8 * rows.shape[1]))
+    for start in range(0, len(rows), size):
+        yield start, rows[start : start + size]
+
+
+def as_rows(rows: npt.ArrayLike, what: str) -> Floats:
+    """Return rows as a two-dimensional array of floats without NaN or infinity."""
+    try:
+        array = np.asarray(rows)
+    except ValueError:
+        raise InputError(f"{what} are rows of different lengths. Extract all of them with the same backbone.") from None
+    if array.dtype.kind in "iub":
+        array = array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise InputError(f"{what} are of type {array.dtype}. They must be real numbers.")
+    if array.ndim != 2:
+        raise InputError(f"{what} have shape {array.shape}. They must have two axes: one row a sample.")
+    if 0 in array.shape:
+        raise InputError(f"{what} are empty: {array.shape[0]} rows of {array.shape[1]} features. Add at least one row.")
+    check_finite(array, what)
+    return array
+
+
+def check_finite(rows: Floats, what: str) -> None:
+    """Refuse NaN and infinity, with the row."""
+    for start, block in row_blocks(rows):
+        bad = np.argwhere(~np.isfinite(block))
+        if len(bad):
+            row, feature = bad[0]
+            value = "NaN" if np.isnan(block[row, feature]) else "infinity"
+            raise InputError(
+                f"{what} row {start + row} has {value} at feature {feature}. Remove the row or extract it again."
+            )
+
+
+def check_directions(rows: Floats, what: str) -> None:
+    """Refuse rows of zeros, which a cosine cannot judge."""
+    row = first_empty(rows)
+    if row is not None:
+        raise InputError(f"{what} row {row} is all zeros and so has no direction. Remove the row.")
+
+
+def first_empty(rows: Floats) -> int | None:
+    """Return the number of the first row of zeros, if there is one."""
+    for start, block in row_blocks(rows):
+        empty = np.flatnonzero(~block.any(axis=1))
+        if len(empty):
+            return start + int(empty[0])
+    return None
+
+
+def check_power(rows: Floats, power: float, what: str) -> None:
+    """Refuse what Tukey's transform cannot take: negative features, or zeros under a logarithm."""
+    if power == 1:
+        return
+    for start, block in row_blocks(rows):
+        bad = np.argwhere(block <= 0 if power <= 0 else block < 0)
+        if len(bad):
+            row, feature = bad[0]
+            got = f"{what} row {start + row} has {block[row, feature]:.6g} at feature {feature}"
+            if block[row, feature] < 0:
+                raise InputError(
+                    f"Negative values in data: {got}, and power={power:g} needs features that are not negative. "
+                    "Use power=1, or features taken after a ReLU."
+                )
+            raise InputError(f"{got}, and power={power:g} needs positive features. Use power=0.5 or power=1.")
+
+
+def as_names(names: Iterable[object], n_classes: int, what: str) -> tuple[str, ...]:
+    """Return class names as strings, one for each class and none twice."""
+    strings = tuple(map(str, names))
+    if len(strings) != n_classes:
+        raise InputError(f"class_names has {len(strings)} names for {n_classes} {what}. Give one for each.")
+    repeated = [name for name, times in Counter(strings).items() if times > 1]
+    if repeated:
+        raise InputError(f"class_names has {repeated[0]!r} twice. Give each class its own name.")
+    return strings
+
+
+def check_same_width(left: Floats, left_name: str, right: Floats, right_name: str) -> None:
+    """Refuse two sets of rows that cannot come from the same backbone."""
+    if left.shape[1] != right.shape[1]:
+        raise InputError(
+            f"{left_name} have {left.shape[1]} features but {right_name} have {right.shape[1]}. "
+            "Extract both with the same backbone."
+        )
+
+
+def check_point(alpha: float, beta: float, *, extrapolate: bool) -> None:
+    """Refuse weights outside the triangle, unless they were asked for."""
+    for name, weight in (("alpha", alpha), ("beta", beta)):
+        if not math.isfinite(weight):
+            raise InputError(f"{name} is {weight}. It must be a finite number.")
+    if not extrapolate and (min(alpha, beta) < 0 or alpha + beta > 1 + 1e-9):
+        raise InputError(
+            f"alpha={alpha:g} and beta={beta:g} lie outside the triangle alpha >= 0, beta >= 0, alpha + beta <= 1. "
+            "Choose them inside, or ask for extrapolation with extrapolate=True."
+        )
+
+
+def check_settings(*, n_nearest: int, power: float, scale: float, attention: str) -> None:
+    """Refuse settings of the method that mean nothing."""
+    if n_nearest != int(n_nearest) or n_nearest < 1:
+        raise InputError(f"n_nearest is {n_nearest}. It must be a whole number, 1 or more.")
+    for name, value in (("power", power), ("scale", scale)):
+        if not math.isfinite(value) or value < 0:
+            raise InputError(f"{name} is {value}. It must be a finite number, 0 or more.")
+    if attention not in ATTENTIONS:
+        raise InputError(f"attention is {attention!r}. It must be one of {', '.join(map(repr, ATTENTIONS))}.")

@@ -1,0 +1,391 @@
+"""The method as a scikit-learn estimator."""
+
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from p3dc import method
+from p3dc.checks import (
+    check_directions,
+    check_finite,
+    check_point,
+    check_power,
+    check_same_width,
+    check_settings,
+    first_empty,
+)
+from p3dc.errors import InputError
+from p3dc.files import read_arrays, write_arrays
+from p3dc.priors import Priors, as_priors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+VERSION = 1
+QUERY_BYTES = 2**26
+"""What the prototypes of one block of queries may take."""
+
+Array = npt.NDArray[Any]
+
+
+class P3DCClassifier(ClassifierMixin, BaseEstimator):
+    r"""Few-shot classifier that calibrates its examples with the prototypes of base classes.
+
+    Each support sample :math:`x` is pulled towards the base prototypes it resembles, on its own (:math:`s`) and
+    together with the other samples of the task (:math:`t`). A query is then given the class with the largest cosine to
+    its prototype, an average of the calibrated samples that attends to the query.
+
+    Parameters
+    ----------
+    priors : Priors or array of shape (n_base, n_features), optional
+        Prototypes of the base classes. Without them nothing is calibrated, and this is the nearest-prototype
+        classifier on normalised features.
+    alpha : float, default=0.0
+        Weight of the sample level.
+    beta : float, default=0.9
+        Weight of the task level.
+    n_nearest : int, default=5
+        How many base classes each sample may be pulled by, the paper's M.
+    power : float, default=0.5
+        Exponent of Tukey's transform, the paper's λ; 0 is the logarithm. With priors, any but 1 needs features that
+        are not negative.
+    scale : float, default=1.0
+        Multiplies the similarities to the priors before the softmax; 1 is the paper.
+    attention : {"raw", "unit", "mean"}, default="raw"
+        How a query weighs the samples of a class: as the paper has it, after normalising the query, or not at all.
+    temperature : float, default=0.03
+        Divides the cosines before the softmax of :meth:`predict_proba`. It changes no prediction. The default was
+        chosen on validation classes by ``benchmarks/temperature.py``.
+    extrapolate : bool, default=False
+        Whether ``alpha`` and ``beta`` may leave the triangle ``alpha >= 0, beta >= 0, alpha + beta <= 1``.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        The labels, sorted.
+    support_ : array of shape (n_support, n_features)
+        The samples given so far.
+    labels_ : array of shape (n_support,)
+        The position of each sample's label in ``classes_``.
+    calibrated_ : array of shape (n_support, n_features)
+        The samples after calibration.
+    n_features_in_ : int
+        Number of features.
+
+    Notes
+    -----
+    The calibrated sample is
+
+    .. math:: x^c = normalize((1 - \alpha - \beta)\,\bar x + \alpha\,\bar s + \beta\,\bar t)
+
+    where :math:`\bar x`, :math:`\bar s` and :math:`\bar t` are normalised. :mod:`p3dc.method` has every equation.
+
+    References
+    ----------
+    S. Wang, R. Ma, T. Wu, Y. Cao: P3DC-Shot: Prior-Driven Discrete Data Calibration for Nearest-Neighbor Few-Shot
+    Classification.
+
+    Examples
+    --------
+    >>> from p3dc import P3DCClassifier, Priors
+    >>> priors = Priors([[3.0, 1.0, 0.0], [0.0, 1.0, 3.0]], ["owl", "lynx"])
+    >>> support = [[2.0, 2.0, 1.0], [1.0, 2.0, 2.0]]
+    >>> classifier = P3DCClassifier(priors, alpha=0.0, beta=0.9).fit(support, ["bird", "cat"])
+    >>> classifier.predict([[4.0, 1.0, 1.0]])
+    array(['bird'], dtype='<U4')
+    >>> classifier.predict_proba([[4.0, 1.0, 1.0]]).round(2)
+    array([[1., 0.]])
+    """
+
+    def __init__(
+        self,
+        priors: Priors | npt.ArrayLike | None = None,
+        *,
+        alpha: float = 0.0,
+        beta: float = 0.9,
+        n_nearest: int = 5,
+        power: float = 0.5,
+        scale: float = 1.0,
+        attention: method.Attention = "raw",
+        temperature: float = 0.03,
+        extrapolate: bool = False,
+    ) -> None:
+        self.priors = priors
+        self.alpha = alpha
+        self.beta = beta
+        self.n_nearest = n_nearest
+        self.power = power
+        self.scale = scale
+        self.attention = attention
+        self.temperature = temperature
+        self.extrapolate = extrapolate
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = self.priors is not None and self.power != 1
+        return tags
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+        """Calibrate the support samples.
+
+        Parameters
+        ----------
+        X : array of shape (n_support, n_features)
+        y : array of shape (n_support,)
+            Labels of two or more classes; classes may differ in how many samples they have.
+
+        Returns
+        -------
+        self
+        """
+        support, labels = self._check_support(X, y, first=True)
+        classes = np.unique(labels)
+        if len(classes) < 2:
+            raise InputError(f"y has one class, {classes[0]!r}. Add samples of at least one other class.")
+        return self._learn(support, labels)
+
+    def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, classes: npt.ArrayLike | None = None) -> Self:
+        """Add samples of known or of new classes; the result is that of one fit on all samples.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        classes : array, optional
+            If given, any label outside it is an error. New classes need not be announced.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from p3dc import P3DCClassifier
+        >>> classifier = P3DCClassifier().partial_fit([[1.0, 0.0]], ["wren"])
+        >>> classifier.partial_fit([[0.0, 1.0]], ["robin"]).predict([[0.2, 1.0]])
+        array(['robin'], dtype='<U5')
+        """
+        first = not hasattr(self, "support_")
+        support, labels = self._check_support(X, y, first=first)
+        if classes is not None and not np.isin(labels, classes).all():
+            outside = np.setdiff1d(labels, classes).tolist()
+            raise InputError(f"y has labels outside classes: {outside}. Add them to classes.")
+        if not first:
+            support = np.concatenate([self.support_, support])
+            labels = np.concatenate([self.classes_[self.labels_], labels])
+        return self._learn(support, labels)
+
+    def predict(self, X: npt.ArrayLike) -> Array:
+        """Give each query the class of the largest cosine.
+
+        Parameters
+        ----------
+        X : array of shape (n_queries, n_features)
+
+        Returns
+        -------
+        array of shape (n_queries,)
+        """
+        best = self._cosines(X).argmax(axis=1)
+        labels: Array = self.classes_[best]
+        return labels
+
+    def decision_function(self, X: npt.ArrayLike) -> Array:
+        """Cosine of each query to the prototype of each class.
+
+        Parameters
+        ----------
+        X : array of shape (n_queries, n_features)
+
+        Returns
+        -------
+        array of shape (n_queries, n_classes), or (n_queries,) for two classes
+            For two classes the cosine to the second less that to the first, as scikit-learn has it.
+        """
+        cosines = self._cosines(X)
+        return cosines[:, 1] - cosines[:, 0] if len(self.classes_) == 2 else cosines
+
+    def predict_proba(self, X: npt.ArrayLike) -> Array:
+        """Softmax of the cosines divided by ``temperature``.
+
+        Parameters
+        ----------
+        X : array of shape (n_queries, n_features)
+
+        Returns
+        -------
+        array of shape (n_queries, n_classes)
+        """
+        if not self.temperature > 0:
+            raise InputError(f"temperature is {self.temperature}. It must be more than 0.")
+        probabilities: Array = method.masked_softmax(self._cosines(X) / self.temperature, None)
+        return probabilities
+
+    def explain(self) -> "pa.Table":
+        """Tell which base classes pull each support sample, and how much.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row for each support sample, level and base class that pulls it, strongest first, with columns
+            ``support`` (position in ``support_``), ``label``, ``level`` ("sample" or "task"), ``prior`` (the base
+            class), ``similarity`` (their inner product) and ``weight`` (weights of one sample and level sum to 1).
+
+        Examples
+        --------
+        >>> from p3dc import P3DCClassifier, Priors
+        >>> priors = Priors([[3.0, 1.0, 0.0], [0.0, 1.0, 3.0]], ["owl", "lynx"])
+        >>> classifier = P3DCClassifier(priors, n_nearest=1).fit([[2.0, 2.0, 1.0], [1.0, 2.0, 2.0]], ["bird", "cat"])
+        >>> for row in classifier.explain().slice(0, 3).to_pylist():
+        ...     print(row["label"], row["level"], row["prior"], round(row["weight"], 2))
+        bird sample owl 1.0
+        bird task owl 0.78
+        bird task lynx 0.22
+        """
+        import pyarrow as pa
+
+        check_is_fitted(self)
+        priors = as_priors(self.priors)
+        if priors is None:
+            raise InputError("there are no priors, so nothing pulls the samples. Fit with priors to explain them.")
+        similarities = method.prior_similarities(
+            method.tukey(self.support_, self.power), priors.prototypes.astype(self.support_.dtype)
+        )
+        nearest = method.nearest_priors(similarities, self.n_nearest)
+        chosen = np.stack([nearest, np.broadcast_to(method.task_priors(nearest), nearest.shape)], axis=1)
+        weights = method.prior_weights(similarities[:, None], chosen, self.scale)
+        support, level, prior = np.nonzero(chosen)
+        order = np.lexsort((-weights[support, level, prior], level, support))
+        support, level, prior = support[order], level[order], prior[order]
+        return pa.table(
+            {
+                "support": support,
+                "label": self.classes_[self.labels_[support]],
+                "level": np.array(["sample", "task"])[level],
+                "prior": np.array(priors.class_names)[prior],
+                "similarity": similarities[support, prior],
+                "weight": weights[support, level, prior],
+            }
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted classifier as one safetensors file. It appears whole or not at all."""
+        check_is_fitted(self)
+        kind = self.classes_.dtype.kind
+        if kind not in "iufbU":
+            raise InputError(f"labels of type {self.classes_.dtype} cannot be saved. Use strings or numbers.")
+        priors = as_priors(self.priors)
+        arrays: dict[str, Array] = {"support": self.support_, "labels": self.labels_}
+        if priors is not None:
+            arrays["prior_prototypes"] = priors.prototypes
+            if priors.counts is not None:
+                arrays["prior_counts"] = priors.counts
+        facts = {
+            "parameters": {name: value for name, value in self.get_params().items() if name != "priors"},
+            "classes": self.classes_.tolist(),
+            "class_type": str(self.classes_.dtype),
+            "prior_names": None if priors is None else priors.class_names,
+        }
+        write_arrays(path, "classifier", VERSION, arrays, facts)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote. Nothing in the file is run.
+
+        Examples
+        --------
+        >>> from p3dc import P3DCClassifier
+        >>> folder = getfixture("tmp_path")
+        >>> P3DCClassifier().fit([[1.0, 0.0], [0.0, 1.0]], ["wren", "robin"]).save(folder / "birds.safetensors")
+        >>> P3DCClassifier.load(folder / "birds.safetensors").predict([[0.2, 1.0]])
+        array(['robin'], dtype='<U5')
+        """
+        arrays, facts = read_arrays(
+            path,
+            "classifier",
+            VERSION,
+            required=["support", "labels"],
+            optional=["prior_prototypes", "prior_counts"],
+            facts=["parameters", "classes", "class_type", "prior_names"],
+        )
+        priors = None
+        if "prior_prototypes" in arrays:
+            priors = Priors(arrays["prior_prototypes"], facts["prior_names"], arrays.get("prior_counts"))
+        unknown = set(facts["parameters"]) - set(cls().get_params())
+        if unknown:
+            raise InputError(f"{Path(path)} has unknown parameters: {', '.join(sorted(unknown))}. Update p3dc.")
+        classifier = cls(priors, **facts["parameters"])
+        classes = np.array(facts["classes"], dtype=facts["class_type"])
+        return classifier.partial_fit(arrays["support"], classes[arrays["labels"]])
+
+    def _check_support(self, X: npt.ArrayLike, y: npt.ArrayLike, *, first: bool) -> tuple[Array, Array]:
+        check_settings(n_nearest=self.n_nearest, power=self.power, scale=self.scale, attention=self.attention)
+        check_point(self.alpha, self.beta, extrapolate=self.extrapolate)
+        support, labels = validate_data(
+            self, X, y, reset=first, dtype=[np.float64, np.float32], ensure_all_finite=False
+        )
+        check_classification_targets(labels)
+        self._check_rows(support, "support")
+        priors = as_priors(self.priors)
+        if priors is not None:
+            check_same_width(support, "support samples", priors.prototypes, "the priors")
+            check_power(support, self.power, "support")
+        return support, labels
+
+    def _check_rows(self, X: Array, what: str) -> None:
+        check_finite(X, what)
+        if self.priors is not None:
+            check_directions(X, what)
+        elif (row := first_empty(X)) is not None:
+            warnings.warn(f"{what} row {row} is all zeros, so all its cosines are 0. Remove the row.", stacklevel=4)
+
+    def _learn(self, X: Array, y: Array) -> Self:
+        self.classes_, self.labels_ = np.unique(y, return_inverse=True)
+        self.support_ = X
+        priors = as_priors(self.priors)
+        if priors is None:
+            self.calibrated_ = method.l2_normalize(X)
+        else:
+            self.calibrated_ = method.calibrate(
+                X,
+                priors.prototypes.astype(X.dtype),
+                alpha=self.alpha,
+                beta=self.beta,
+                n_nearest=self.n_nearest,
+                power=self.power,
+                scale=self.scale,
+            )
+        return self
+
+    def _cosines(self, X: npt.ArrayLike) -> Array:
+        check_is_fitted(self)
+        queries = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        self._check_rows(queries, "queries")
+        if len(self.classes_) < 2:
+            raise InputError(f"there is one class, {self.classes_[0]!r}. Add samples of at least one other class.")
+        calibrated, present = _by_class(self.calibrated_, self.labels_)
+        n_way, n_shot, n_features = calibrated.shape
+        size = max(1, QUERY_BYTES // (8 * n_way * (n_features + n_shot)))
+        blocks = [
+            method.classify(queries[start : start + size], calibrated, present, self.attention)
+            for start in range(0, len(queries), size)
+        ]
+        return np.concatenate(blocks)
+
+
+def _by_class(samples: Array, labels: npt.NDArray[np.int64]) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """Lay samples out as (N, K, D), K the largest class, with a mask of the places that are filled."""
+    counts = np.bincount(labels)
+    order = np.argsort(labels, kind="stable")
+    place = np.arange(counts.max())
+    present = place < counts[:, None]
+    first = (np.cumsum(counts) - counts)[:, None]
+    return samples[order[first + np.where(present, place, 0)]], present

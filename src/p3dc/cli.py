@@ -1,0 +1,238 @@
+"""The command ``p3dc``: arguments, progress bars, tables."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from p3dc import report
+from p3dc.checks import check_point
+from p3dc.demo import load_sample
+from p3dc.errors import InputError
+from p3dc.evaluation import Progress as Callback
+from p3dc.experiment import METHODS, Experiment, Protocol, run
+from p3dc.features import FeatureSet, stream_features
+from p3dc.files import replacing, write_json
+from p3dc.method import ATTENTIONS
+from p3dc.priors import Priors
+from p3dc.selection import SearchResult, check_disjoint, search
+
+app = typer.Typer(
+    help="Few-shot classification without training.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Base = Annotated[Path, typer.Option(help="Features of the base classes, or their priors as .safetensors.")]
+Way = Annotated[int, typer.Option(help="Classes in a task.")]
+Query = Annotated[int, typer.Option(help="Queries of each class.")]
+TaskCount = Annotated[int, typer.Option("--tasks", help="How many tasks to draw.")]
+Seed = Annotated[int, typer.Option(help="Begins the random sequence of tasks.")]
+Nearest = Annotated[int, typer.Option(help="Base classes that may pull each sample, the paper's M.")]
+Power = Annotated[float, typer.Option(help="Exponent of Tukey's transform, the paper's λ; 0 is the logarithm.")]
+Scale = Annotated[float, typer.Option(help="Multiplies the similarities to the priors; 1 is the paper.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")]
+
+
+def main() -> None:
+    """Run the command; a user's mistake is one sentence and status 2."""
+    try:
+        app()
+    except (InputError, OSError) as error:
+        typer.echo(f"p3dc: {error}", err=True)
+        sys.exit(2)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where to save the (α, β) heat maps.")] = Path("p3dc-demo.png"),
+    tasks: TaskCount = 2000,
+    seed: Seed = 0,
+    json: JsonFile = None,
+) -> None:
+    """Show the method on bird features that ship with the package."""
+    sample = load_sample()
+    protocol = Protocol(n_tasks=tasks, seed=seed, attentions=("raw", "unit"))
+    experiments = []
+    for n_shot in (1, 5):
+        with _bar(f"{n_shot} shot") as progress:
+            experiments.append(run(protocol, n_shot, **sample._asdict(), progress=progress))
+    console = Console()
+    console.print(
+        f"Accuracy (%) on {len(sample.novel.class_names)} bird species never seen before, "
+        f"{protocol.n_way} at a time, {tasks:,} tasks, 95 % intervals:\n"
+    )
+    _print_experiments(console, experiments)
+    searches = {f"{e.n_shot} shot": e.choices["P3DC"].search for e in experiments}
+    _save_heat_maps({title: found for title, found in searches.items() if found is not None}, out)
+    console.print(f"Heat maps of α and β on the validation classes: {out}", soft_wrap=True)
+    if json is not None:
+        write_json(json, report.experiments_json(protocol, experiments))
+
+
+@app.command()
+def evaluate(
+    base: Base,
+    novel: Annotated[Path, typer.Option(help="Features of the classes to test on.")],
+    validation: Annotated[Path | None, typer.Option(help="Features of the classes to choose α and β on.")] = None,
+    way: Way = 5,
+    shot: Annotated[list[int], typer.Option(help="Labelled samples of each class; may be repeated.")] = [1],  # noqa: B006
+    query: Query = 15,
+    tasks: TaskCount = 2000,
+    seed: Seed = 0,
+    alpha: Annotated[float | None, typer.Option(help="Weight of the sample level.")] = None,
+    beta: Annotated[float | None, typer.Option(help="Weight of the task level.")] = None,
+    extrapolate: Annotated[bool, typer.Option(help="Let α and β leave the triangle.")] = False,
+    nearest: Nearest = 5,
+    power: Power = 0.5,
+    scale: Scale = 1.0,
+    attention: Annotated[
+        list[str], typer.Option(help=f"{', '.join(ATTENTIONS)}; may be repeated, each gives a row.")
+    ] = ["raw"],  # noqa: B006
+    method: Annotated[list[str], typer.Option(help=f"{', '.join(METHODS)}; may be repeated.")] = list(METHODS),  # noqa: B006
+    json: JsonFile = None,
+) -> None:
+    """Compare methods on tasks of novel classes.
+
+    α and β are those given, or the best on the validation classes, or else the defaults 0 and 0.9.
+    """
+    if (alpha is None) != (beta is None):
+        raise InputError("only one of --alpha and --beta is given. Give both, or neither.")
+    point = None if alpha is None or beta is None else (alpha, beta)
+    if point is not None:
+        check_point(*point, extrapolate=extrapolate)
+    protocol = Protocol(
+        n_way=way,
+        n_query=query,
+        n_tasks=tasks,
+        seed=seed,
+        methods=method,
+        attentions=attention,  # type: ignore[arg-type]
+        point=point,
+        settings={"n_nearest": nearest, "power": power, "scale": scale, "extrapolate": extrapolate},
+    )
+    sets: dict[str, Any] = {
+        "priors": _load_priors(base),
+        "novel": FeatureSet.load(novel),
+        "validation": None if validation is None else FeatureSet.load(validation),
+    }
+    experiments = []
+    for n_shot in dict.fromkeys(shot):
+        with _bar(f"{n_shot} shot") as progress:
+            experiments.append(run(protocol, n_shot, **sets, progress=progress))
+    console = Console()
+    console.print(f"Accuracy (%), {way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals:\n")
+    _print_experiments(console, experiments)
+    if json is not None:
+        write_json(json, report.experiments_json(protocol, experiments))
+
+
+@app.command("search")
+def search_command(
+    base: Base,
+    validation: Annotated[Path, typer.Option(help="Features of the classes to choose on; never the ones to test.")],
+    way: Way = 5,
+    shot: Annotated[int, typer.Option(help="Labelled samples of each class.")] = 1,
+    query: Query = 15,
+    tasks: TaskCount = 2000,
+    seed: Seed = 0,
+    step: Annotated[float, typer.Option(help="Distance of neighbouring points.")] = 0.1,
+    margin: Annotated[float, typer.Option(help="How far outside the triangle to look.")] = 0.0,
+    nearest: Nearest = 5,
+    power: Power = 0.5,
+    scale: Scale = 1.0,
+    attention: Annotated[str, typer.Option(help=", ".join(ATTENTIONS) + ".")] = "raw",
+    figure: Annotated[Path | None, typer.Option(help="Save the heat map to this file.")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Measure a grid of α and β on validation classes."""
+    priors, features = _load_priors(base), FeatureSet.load(validation)
+    check_disjoint(base=priors, validation=features)
+    with _bar("grid") as progress:
+        result = search(
+            priors,
+            features,
+            n_way=way,
+            n_shot=shot,
+            n_query=query,
+            n_tasks=tasks,
+            seed=seed,
+            step=step,
+            margin=margin,
+            n_nearest=nearest,
+            power=power,
+            scale=scale,
+            attention=attention,  # type: ignore[arg-type]
+            progress=progress,
+        )
+    console = Console()
+    console.print(report.search_table(result))
+    console.print(f"\n{result}", soft_wrap=True)
+    if figure is not None:
+        _save_heat_maps({f"{shot} shot": result}, figure)
+    if json is not None:
+        write_json(json, report.search_json(result))
+
+
+@app.command("priors")
+def priors_command(
+    features: Annotated[list[Path], typer.Argument(help="Features of base classes, or priors to merge.")],
+    out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
+    json: JsonFile = None,
+) -> None:
+    """Average the features of each base class; several files are merged."""
+    if out.suffix != ".safetensors":
+        raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
+    priors = Priors.merge([_load_priors(path) for path in features])
+    priors.save(out)
+    rows = 0 if priors.counts is None else int(priors.counts.sum())
+    Console().print(f"{priors} from {rows:,} rows, written to {out}", soft_wrap=True)
+    if json is not None:
+        facts = {"classes": len(priors), "features": priors.prototypes.shape[1], "rows": rows, "file": str(out)}
+        write_json(json, facts)
+
+
+def _load_priors(path: Path) -> Priors:
+    if path.suffix == ".safetensors":
+        return Priors.load(path)
+    return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path))
+
+
+def _print_experiments(console: Console, experiments: list[Experiment]) -> None:
+    console.print(report.experiment_table(experiments))
+    console.print()
+    for line in report.choice_lines(experiments):
+        console.print(line, soft_wrap=True)
+
+
+def _save_heat_maps(searches: dict[str, SearchResult], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    from p3dc.figures import GridDisplay
+
+    figure = Figure(figsize=(5.2 * len(searches), 4.4), layout="constrained")
+    axes = figure.subplots(1, len(searches), squeeze=False)[0]
+    for ax, (title, result) in zip(axes, searches.items(), strict=True):
+        GridDisplay.from_search(result, title=f"{title}, validation classes").plot(ax)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=150)
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Callback | None]:
+    """Show a progress bar on a terminal; in a pipe nothing."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        line = bar.add_task(title)
+        yield lambda done, total: bar.update(line, completed=done, total=total)

@@ -1,0 +1,267 @@
+"""Accuracy over many tasks, with intervals, and paired comparison."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import clone
+
+from p3dc.checks import check_point
+from p3dc.classifier import P3DCClassifier
+from p3dc.engine import TaskScorer
+from p3dc.errors import InputError
+from p3dc.features import FeatureSet
+from p3dc.priors import as_priors
+from p3dc.tasks import Tasks, TaskSampler
+
+Progress = Callable[[int, int], None]
+"""Called with the number of tasks done and the number of all."""
+
+
+def half_width(values: npt.NDArray[np.float64]) -> float:
+    """Half the width of the 95 % interval of a mean; NaN of a single value."""
+    if len(values) < 2:
+        return float("nan")
+    return float(1.96 * np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+@dataclass(frozen=True, eq=False)
+class TaskScores:
+    """The accuracy of each task.
+
+    Attributes
+    ----------
+    accuracy : array of shape (n_tasks,)
+        Fraction of queries that each task gets right.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from p3dc.evaluation import TaskScores
+    >>> print(TaskScores(np.array([0.6, 0.8, 0.7, 0.7])))
+    70.00 ± 8.00 % (95 % CI, 4 tasks)
+    """
+
+    accuracy: npt.NDArray[np.float64]
+
+    @property
+    def mean(self) -> float:
+        """Mean accuracy, from 0 to 1."""
+        return float(self.accuracy.mean())
+
+    @property
+    def interval(self) -> float:
+        """Half the width of the 95 % interval of the mean."""
+        return half_width(self.accuracy)
+
+    def __str__(self) -> str:
+        return f"{100 * self.mean:.2f} ± {100 * self.interval:.2f} % (95 % CI, {len(self.accuracy):,} tasks)"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more accurate one classifier is than another on the same tasks.
+
+    Attributes
+    ----------
+    name, reference : str
+        The two classifiers.
+    mean : float
+        Mean over the tasks of the accuracy of the first less that of the second.
+    interval : float
+        Half the width of the 95 % interval of the mean.
+    """
+
+    name: str
+    reference: str
+    mean: float
+    interval: float
+
+    def __str__(self) -> str:
+        gain = f"{100 * self.mean:+.2f} ± {100 * self.interval:.2f} points"
+        return f"{self.name} − {self.reference}: {gain} (95 % CI, paired)"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Several classifiers on the same tasks.
+
+    Attributes
+    ----------
+    scores : dict from name to TaskScores
+    """
+
+    scores: dict[str, TaskScores]
+
+    def difference(self, name: str, reference: str) -> Difference:
+        """Compare two of the classifiers task by task."""
+        gain = self.scores[name].accuracy - self.scores[reference].accuracy
+        return Difference(name, reference, float(gain.mean()), half_width(gain))
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Every other classifier against the first."""
+        reference, *others = self.scores
+        return [self.difference(name, reference) for name in others]
+
+    def __str__(self) -> str:
+        width = max(map(len, self.scores))
+        lines = [f"{name:<{width}}  {scores}" for name, scores in self.scores.items()]
+        return "\n".join(lines + [str(difference) for difference in self.differences])
+
+
+def evaluate(
+    classifier: Any,
+    features: FeatureSet,
+    *,
+    n_way: int = 5,
+    n_shot: int = 1,
+    n_query: int = 15,
+    n_tasks: int = 2000,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TaskScores:
+    """Measure a classifier on many few-shot tasks.
+
+    Parameters
+    ----------
+    classifier : object with fit and predict
+        A copy of it is fitted to the support of each task. A :class:`P3DCClassifier` takes a fast path that gives the
+        same predictions.
+    features : FeatureSet
+        The classes that tasks are drawn from.
+    n_way, n_shot, n_query, n_tasks, seed : int
+        As in :func:`sample_tasks`.
+    progress : callable, optional
+        Called now and then with the number of tasks done and of all tasks.
+
+    Returns
+    -------
+    TaskScores
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from p3dc import FeatureSet, P3DCClassifier, evaluate
+    >>> rng = np.random.default_rng(0)
+    >>> labels = np.repeat(np.arange(6), 20)
+    >>> features = FeatureSet(np.eye(6)[labels] + rng.uniform(size=(120, 6)), labels)
+    >>> print(evaluate(P3DCClassifier(), features, n_tasks=100))
+    86.04 ± 1.17 % (95 % CI, 100 tasks)
+    """
+    comparison = compare(
+        {"": classifier},
+        features,
+        n_way=n_way,
+        n_shot=n_shot,
+        n_query=n_query,
+        n_tasks=n_tasks,
+        seed=seed,
+        progress=progress,
+    )
+    return comparison.scores[""]
+
+
+def compare(
+    classifiers: Mapping[str, Any] | Sequence[Any],
+    features: FeatureSet,
+    *,
+    n_way: int = 5,
+    n_shot: int = 1,
+    n_query: int = 15,
+    n_tasks: int = 2000,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Measure several classifiers on the same tasks.
+
+    Parameters
+    ----------
+    classifiers : mapping from name to classifier, or sequence of classifiers
+        A sequence is named by the classes of its members.
+    features, n_way, n_shot, n_query, n_tasks, seed, progress
+        As in :func:`evaluate`.
+
+    Returns
+    -------
+    Comparison
+        With the scores of each and their paired differences, which have narrower intervals than the scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from p3dc import FeatureSet, P3DCClassifier, compare
+    >>> from p3dc.baselines import L2N, NN
+    >>> rng = np.random.default_rng(0)
+    >>> labels = np.repeat(np.arange(6), 20)
+    >>> features = FeatureSet(np.eye(6)[labels] + rng.uniform(size=(120, 6)), labels)
+    >>> print(compare([NN(), L2N()], features, n_tasks=100))
+    NN   63.27 ± 1.79 % (95 % CI, 100 tasks)
+    L2N  73.68 ± 1.71 % (95 % CI, 100 tasks)
+    L2N − NN: +10.41 ± 1.39 points (95 % CI, paired)
+    """
+    named = classifiers if isinstance(classifiers, Mapping) else _by_class_name(classifiers)
+    if not named:
+        raise InputError("there are no classifiers to compare. Give at least one.")
+    sampler = TaskSampler(
+        features.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=features.class_names
+    )
+    counters = {name: _counter(classifier, features) for name, classifier in named.items()}
+    accuracy: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in named}
+    done = 0
+    for tasks in sampler.batches(n_tasks):
+        for name, count in counters.items():
+            accuracy[name].append(count(tasks) / (n_way * n_query))
+        done += len(tasks)
+        if progress:
+            progress(done, n_tasks)
+    return Comparison({name: TaskScores(np.concatenate(parts)) for name, parts in accuracy.items()})
+
+
+def _by_class_name(classifiers: Sequence[Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {}
+    for classifier in classifiers:
+        kind = type(classifier).__name__
+        times = sum(type(other).__name__ == kind for other in named.values())
+        named[f"{kind} ({times + 1})" if times else kind] = classifier
+    return named
+
+
+def _task_scorer(classifier: P3DCClassifier, features: FeatureSet) -> TaskScorer:
+    check_point(classifier.alpha, classifier.beta, extrapolate=classifier.extrapolate)
+    priors = as_priors(classifier.priors)
+    return TaskScorer(
+        features.features,
+        None if priors is None else priors.prototypes,
+        [classifier.alpha],
+        [classifier.beta],
+        n_nearest=classifier.n_nearest,
+        power=classifier.power,
+        scale=classifier.scale,
+        attention=classifier.attention,
+    )
+
+
+def _counter(classifier: Any, features: FeatureSet) -> Callable[[Tasks], npt.NDArray[np.int64]]:
+    """Return a function from tasks to the number of queries that each gets right."""
+    if type(classifier) is P3DCClassifier:
+        scorer = _task_scorer(classifier, features)
+        return lambda tasks: scorer.correct(tasks)[:, 0]
+    fitted = clone(classifier, safe=False)
+    rows = features.features
+    if rows.dtype == np.float16:
+        rows = rows.astype(np.float32)
+
+    def count(tasks: Tasks) -> npt.NDArray[np.int64]:
+        _, n_way, n_shot = tasks.support.shape
+        support_labels = np.repeat(np.arange(n_way), n_shot)
+        query_labels = np.repeat(np.arange(n_way), tasks.queries.shape[2])
+        right = []
+        for support, queries in zip(tasks.support, tasks.queries, strict=True):
+            fitted.fit(rows[support.ravel()], support_labels)
+            right.append(np.count_nonzero(fitted.predict(rows[queries.ravel()]) == query_labels))
+        return np.array(right)
+
+    return count

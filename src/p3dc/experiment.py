@@ -1,0 +1,118 @@
+"""The paper's protocol: choose α and β on validation classes, then compare on novel classes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from p3dc.baselines import CL2N, L2N, NN
+from p3dc.classifier import P3DCClassifier
+from p3dc.errors import InputError
+from p3dc.evaluation import Comparison, Progress, compare
+from p3dc.features import FeatureSet
+from p3dc.method import Attention
+from p3dc.priors import Priors
+from p3dc.selection import SearchResult, check_disjoint, search
+
+METHODS = ("nn", "l2n", "cl2n", "p3dc")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The weights of one P3DC row and where they come from."""
+
+    alpha: float
+    beta: float
+    search: SearchResult | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Methods compared on the tasks of one shot.
+
+    Attributes
+    ----------
+    n_shot : int
+    comparison : Comparison
+    choices : dict from row name to Choice
+        The weights of the P3DC rows.
+    """
+
+    n_shot: int
+    comparison: Comparison
+    choices: dict[str, Choice]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How tasks are drawn and which methods are compared.
+
+    Attributes
+    ----------
+    n_way, n_query, n_tasks, seed : int
+    methods : sequence of str
+        Any of "nn", "l2n", "cl2n" and "p3dc".
+    attentions : sequence of str
+        Each gives a row for P3DC.
+    point : (alpha, beta), optional
+        The weights, where they are not to be chosen on validation classes.
+    settings : dict
+        Other parameters of P3DCClassifier.
+    """
+
+    n_way: int = 5
+    n_query: int = 15
+    n_tasks: int = 2000
+    seed: int = 0
+    methods: Sequence[str] = METHODS
+    attentions: Sequence[Attention] = ("raw",)
+    point: tuple[float, float] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.methods if name not in METHODS]
+        if unknown:
+            raise InputError(f"there is no method {unknown[0]!r}. Choose from {', '.join(METHODS)}.")
+
+
+def run(
+    protocol: Protocol,
+    n_shot: int,
+    *,
+    priors: Priors,
+    novel: FeatureSet,
+    validation: FeatureSet | None = None,
+    progress: Progress | None = None,
+) -> Experiment:
+    """Choose α and β on the validation classes, if there are any and no point is given, and compare on novel ones.
+
+    Without either, the weights are the defaults of :class:`P3DCClassifier`. Sets that share classes are refused.
+    """
+    sets: dict[str, FeatureSet | Priors] = {"base": priors, "novel": novel}
+    check_disjoint(**(sets if validation is None else sets | {"validation": validation}))
+    drawing: dict[str, Any] = {
+        "n_way": protocol.n_way,
+        "n_shot": n_shot,
+        "n_query": protocol.n_query,
+        "n_tasks": protocol.n_tasks,
+        "seed": protocol.seed,
+        "progress": progress,
+    }
+    choices: dict[str, Choice] = {}
+    classifiers: dict[str, Any] = {}
+    for name in dict.fromkeys(protocol.methods):
+        if name != "p3dc":
+            classifiers[name.upper()] = {"nn": NN(), "l2n": L2N(), "cl2n": CL2N(priors)}[name]
+            continue
+        for attention in dict.fromkeys(protocol.attentions):
+            row = "P3DC" if attention == "raw" else f"P3DC ({attention})"
+            classifier = P3DCClassifier(priors, attention=attention, **protocol.settings)
+            if protocol.point is not None:
+                classifier.set_params(alpha=protocol.point[0], beta=protocol.point[1])
+            elif validation is not None:
+                tuned = {key: getattr(classifier, key) for key in ("n_nearest", "power", "scale", "attention")}
+                found = search(priors, validation, **drawing, **tuned)
+                classifier.set_params(alpha=found.best.alpha, beta=found.best.beta)
+                choices[row] = Choice(classifier.alpha, classifier.beta, found)
+            choices.setdefault(row, Choice(classifier.alpha, classifier.beta))
+            classifiers[row] = classifier
+    return Experiment(n_shot, compare(classifiers, novel, **drawing), choices)

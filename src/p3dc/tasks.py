@@ -1,0 +1,159 @@
+"""N-way K-shot tasks as row indices.
+
+Shape letters: T tasks, N ways, K shots, Q queries of each class, C classes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from p3dc.errors import InputError
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """Few-shot tasks over one set of rows.
+
+    Attributes
+    ----------
+    classes : array of shape (T, N)
+        The classes of each task, as positions in the sorted unique labels.
+    support : array of shape (T, N, K)
+        The labelled rows of each class.
+    queries : array of shape (T, N, Q)
+        The rows to classify, beside the class that they belong to.
+    """
+
+    classes: Rows
+    support: Rows
+    queries: Rows
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def __getitem__(self, part: slice) -> "Tasks":
+        return Tasks(self.classes[part], self.support[part], self.queries[part])
+
+
+def sample_tasks(
+    labels: npt.ArrayLike,
+    *,
+    n_way: int = 5,
+    n_shot: int = 1,
+    n_query: int = 15,
+    n_tasks: int = 2000,
+    seed: int = 0,
+    class_names: Sequence[str] | None = None,
+) -> Tasks:
+    """Draw few-shot tasks: classes at random, then distinct rows of each class.
+
+    Task i depends on the seed and on i alone: drawing ten tasks or ten thousand gives the same first ten.
+
+    Parameters
+    ----------
+    labels : array of shape (n_rows,)
+        The class of each row.
+    n_way, n_shot, n_query : int
+        Classes in a task, support rows of each class, query rows of each class.
+    n_tasks : int
+        How many tasks to draw.
+    seed : int
+        Begins the random sequence.
+    class_names : sequence of str, optional
+        What to call each label in an error, where labels are positions in it.
+
+    Returns
+    -------
+    Tasks
+
+    Examples
+    --------
+    >>> from p3dc import sample_tasks
+    >>> labels = [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    >>> tasks = sample_tasks(labels, n_way=2, n_shot=1, n_query=2, n_tasks=3, seed=0)
+    >>> tasks.support.shape, tasks.queries.shape
+    ((3, 2, 1), (3, 2, 2))
+    >>> more = sample_tasks(labels, n_way=2, n_shot=1, n_query=2, n_tasks=100, seed=0)
+    >>> bool((more.queries[:3] == tasks.queries).all())
+    True
+    """
+    sampler = TaskSampler(labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=class_names)
+    return sampler.draw(n_tasks)
+
+
+class TaskSampler:
+    """The endless sequence of tasks that :func:`sample_tasks` begins with; any part of it can be drawn."""
+
+    def __init__(
+        self,
+        labels: npt.ArrayLike,
+        *,
+        n_way: int,
+        n_shot: int,
+        n_query: int,
+        seed: int,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        for name, number, least in (
+            ("n_way", n_way, 2),
+            ("n_shot", n_shot, 1),
+            ("n_query", n_query, 1),
+            ("seed", seed, 0),
+        ):
+            _check_least(name, number, least)
+        values, codes, self.counts = np.unique(labels, return_inverse=True, return_counts=True)
+        names = [str(value) if class_names is None else class_names[value] for value in values]
+        self.n_way, self.n_shot, self.n_rows, self.seed = n_way, n_shot, n_shot + n_query, seed
+        if len(values) < n_way:
+            raise InputError(f"{n_way} ways need {n_way} classes, but there are {len(values)}. Lower n_way.")
+        small = [f"{name} ({count})" for name, count in zip(names, self.counts, strict=True) if count < self.n_rows]
+        if small:
+            raise InputError(
+                f"{n_shot} shots and {n_query} queries need {self.n_rows} rows of each class, but these have fewer: "
+                f"{', '.join(small)}. Lower n_shot or n_query, or leave these classes out."
+            )
+        self.by_class = np.argsort(codes, kind="stable")
+        self.first = np.cumsum(self.counts) - self.counts
+
+    def draw(self, n_tasks: int, start: int = 0) -> Tasks:
+        """Draw the tasks from number ``start`` on."""
+        _check_least("n_tasks", n_tasks, 1)
+        draws_per_task = self.n_way * (1 + self.n_rows)
+        generator = np.random.PCG64(self.seed)
+        generator.advance(start * draws_per_task)
+        uniform = np.random.Generator(generator).random((n_tasks, draws_per_task))
+        classes = _distinct(uniform[:, : self.n_way], np.full(n_tasks, len(self.counts)))
+        members = _distinct(uniform[:, self.n_way :].reshape(n_tasks, self.n_way, -1), self.counts[classes])
+        rows = self.by_class[self.first[classes][..., None] + members]
+        return Tasks(classes, rows[..., : self.n_shot], rows[..., self.n_shot :])
+
+    def batches(self, n_tasks: int, size: int = 500) -> Iterator[Tasks]:
+        """Draw the first tasks a batch at a time, so that memory does not grow with their number."""
+        _check_least("n_tasks", n_tasks, 1)
+        for start in range(0, n_tasks, size):
+            yield self.draw(min(size, n_tasks - start), start)
+
+
+def _check_least(name: str, number: int, least: int) -> None:
+    if number < least:
+        raise InputError(f"{name} is {number}. It must be at least {least}.")
+
+
+def _distinct(uniform: npt.NDArray[np.float64], bounds: Rows) -> Rows:
+    """Turn uniform numbers, (..., k), into k different integers below each bound, (...), every order as likely.
+
+    The j-th number picks a place among the integers still free; stepping over the smaller ones already taken, in
+    ascending order, turns the place into the integer.
+    """
+    chosen = np.empty(uniform.shape, dtype=np.int64)
+    for j in range(uniform.shape[-1]):
+        value = (uniform[..., j] * (bounds - j)).astype(np.int64)
+        taken = np.sort(chosen[..., :j], axis=-1)
+        for i in range(j):
+            value += value >= taken[..., i]
+        chosen[..., j] = value
+    return chosen
