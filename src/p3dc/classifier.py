@@ -149,7 +149,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         support, labels = self._check_support(X, y, first=True)
         classes = np.unique(labels)
         if len(classes) < 2:
-            raise InputError(f"y has one class, {classes[0]!r}. Add samples of at least one other class.")
+            raise InputError(f"y has one class, {classes.tolist()[0]!r}. Add samples of at least one other class.")
         return self._learn(support, labels)
 
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, classes: npt.ArrayLike | None = None) -> Self:
@@ -367,10 +367,17 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
 
     def _cosines(self, X: npt.ArrayLike) -> Array:
         check_is_fitted(self)
-        queries = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        try:
+            queries = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        except ValueError as error:
+            if "is expecting" not in str(error):
+                raise
+            raise InputError(f"{error} Extract both with the same backbone.") from None
         self._check_rows(queries, "queries")
         if len(self.classes_) < 2:
-            raise InputError(f"there is one class, {self.classes_[0]!r}. Add samples of at least one other class.")
+            raise InputError(
+                f"there is one class, {self.classes_.tolist()[0]!r}. Add samples of at least one other class."
+            )
         calibrated, present = _by_class(self.calibrated_, self.labels_)
         n_way, n_shot, n_features = calibrated.shape
         size = max(1, QUERY_BYTES // (8 * n_way * (n_features + n_shot)))

@@ -15,7 +15,7 @@ from p3dc.checks import check_point
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
 from p3dc.evaluation import Progress as Callback
-from p3dc.experiment import METHODS, Experiment, Protocol, run
+from p3dc.experiment import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
 from p3dc.features import FeatureSet, stream_features
 from p3dc.files import replacing, write_json
 from p3dc.method import ATTENTIONS
@@ -62,15 +62,16 @@ def demo(
     protocol = Protocol(n_tasks=tasks, seed=seed, attentions=("raw", "unit"))
     experiments = []
     for n_shot in (1, 5):
-        with _bar(f"{n_shot} shot") as progress:
+        with _bar(report.shots(n_shot)) as progress:
             experiments.append(run(protocol, n_shot, **sample._asdict(), progress=progress))
     console = Console()
     console.print(
         f"Accuracy (%) on {len(sample.novel.class_names)} bird species never seen before, "
-        f"{protocol.n_way} at a time, {tasks:,} tasks, 95 % intervals:\n"
+        f"{protocol.n_way} at a time, {tasks:,} tasks, 95 % intervals:\n",
+        soft_wrap=True,
     )
     _print_experiments(console, experiments)
-    searches = {f"{e.n_shot} shot": e.choices["P3DC"].search for e in experiments}
+    searches = {report.shots(e.n_shot): e.choices["P3DC"].search for e in experiments}
     _save_heat_maps({title: found for title, found in searches.items() if found is not None}, out)
     console.print(f"Heat maps of α and β on the validation classes: {out}", soft_wrap=True)
     if json is not None:
@@ -96,7 +97,7 @@ def evaluate(
     attention: Annotated[
         list[str], typer.Option(help=f"{', '.join(ATTENTIONS)}; may be repeated, each gives a row.")
     ] = ["raw"],  # noqa: B006
-    method: Annotated[list[str], typer.Option(help=f"{', '.join(METHODS)}; may be repeated.")] = list(METHODS),  # noqa: B006
+    method: Annotated[list[str], typer.Option(help=f"{', '.join(METHODS)}; may be repeated.")] = list(DEFAULT_METHODS),  # noqa: B006
     json: JsonFile = None,
 ) -> None:
     """Compare methods on tasks of novel classes.
@@ -125,10 +126,11 @@ def evaluate(
     }
     experiments = []
     for n_shot in dict.fromkeys(shot):
-        with _bar(f"{n_shot} shot") as progress:
+        with _bar(report.shots(n_shot)) as progress:
             experiments.append(run(protocol, n_shot, **sets, progress=progress))
     console = Console()
-    console.print(f"Accuracy (%), {way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals:\n")
+    setting = f"{way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals"
+    console.print(f"Accuracy (%), {setting}:\n", soft_wrap=True)
     _print_experiments(console, experiments)
     if json is not None:
         write_json(json, report.experiments_json(protocol, experiments))
@@ -176,7 +178,7 @@ def search_command(
     console.print(report.search_table(result))
     console.print(f"\n{result}", soft_wrap=True)
     if figure is not None:
-        _save_heat_maps({f"{shot} shot": result}, figure)
+        _save_heat_maps({report.shots(shot): result}, figure)
     if json is not None:
         write_json(json, report.search_json(result))
 

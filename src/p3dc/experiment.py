@@ -1,10 +1,10 @@
 """The paper's protocol: choose α and β on validation classes, then compare on novel classes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from p3dc.baselines import CL2N, L2N, NN
+from p3dc.baselines import CL2N, L2N, NN, SimpleShot
 from p3dc.classifier import P3DCClassifier
 from p3dc.errors import InputError
 from p3dc.evaluation import Comparison, Progress, compare
@@ -13,7 +13,14 @@ from p3dc.method import Attention
 from p3dc.priors import Priors
 from p3dc.selection import SearchResult, check_disjoint, search
 
-METHODS = ("nn", "l2n", "cl2n", "p3dc")
+BASELINES: dict[str, tuple[str, Callable[[Priors], Any]]] = {
+    "nn": ("NN", lambda _: NN()),
+    "l2n": ("L2N", lambda _: L2N()),
+    "cl2n": ("CL2N", CL2N),
+    "simpleshot": ("SimpleShot", SimpleShot),
+}
+METHODS = (*BASELINES, "p3dc")
+DEFAULT_METHODS = ("nn", "l2n", "cl2n", "p3dc")
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class Protocol:
     ----------
     n_way, n_query, n_tasks, seed : int
     methods : sequence of str
-        Any of "nn", "l2n", "cl2n" and "p3dc".
+        Any of "nn", "l2n", "cl2n", "simpleshot" and "p3dc".
     attentions : sequence of str
         Each gives a row for P3DC.
     point : (alpha, beta), optional
@@ -63,7 +70,7 @@ class Protocol:
     n_query: int = 15
     n_tasks: int = 2000
     seed: int = 0
-    methods: Sequence[str] = METHODS
+    methods: Sequence[str] = DEFAULT_METHODS
     attentions: Sequence[Attention] = ("raw",)
     point: tuple[float, float] | None = None
     settings: dict[str, Any] = field(default_factory=dict)
@@ -101,7 +108,8 @@ def run(
     classifiers: dict[str, Any] = {}
     for name in dict.fromkeys(protocol.methods):
         if name != "p3dc":
-            classifiers[name.upper()] = {"nn": NN(), "l2n": L2N(), "cl2n": CL2N(priors)}[name]
+            row, make = BASELINES[name]
+            classifiers[row] = make(priors)
             continue
         for attention in dict.fromkeys(protocol.attentions):
             row = "P3DC" if attention == "raw" else f"P3DC ({attention})"

@@ -119,7 +119,7 @@ def unify(normalised: Array, sample_ends: Array, task_ends: Array, alpha: Array 
 def cosine_scores(queries: Array, prototypes: Array) -> Array:
     """Score each class by the cosine of the query to its prototype, Eq. (12); the largest is the prediction.
 
-    (..., Q, D), (..., N, Q, D) -> (..., Q, N)
+    (..., Q, D), (..., N, Q or 1, D) -> (..., Q, N)
     """
     xp = array_namespace(queries)
     return xp.vecdot(l2_normalize(queries)[..., None, :, :], l2_normalize(prototypes)).mT
@@ -128,7 +128,7 @@ def cosine_scores(queries: Array, prototypes: Array) -> Array:
 def attentive_prototypes(weights: Array, calibrated: Array) -> Array:
     """Average the calibrated samples of each class with the weights that a query gives them, Eq. (13).
 
-    (..., N, Q, K), (..., N, K, D) -> (..., N, Q, D)
+    (..., N, Q or 1, K), (..., N, K, D) -> (..., N, Q or 1, D)
     """
     return weights @ calibrated
 
@@ -139,15 +139,16 @@ def attention_weights(
     """Weigh the samples of each class by the softmax of their inner products with a query, Eq. (14).
 
     ``attention`` is "raw" for the query as it is, which is the paper, "unit" for the normalised query and "mean" for
-    equal weights. ``present`` is false where a class has fewer than K samples.
+    equal weights, which are the same for all queries, as they are where K is 1. ``present`` is false where a class has
+    fewer than K samples.
 
-    (..., Q, D), (..., N, K, D), mask (..., N, K) -> (..., N, Q, K)
+    (..., Q, D), (..., N, K, D), mask (..., N, K) -> (..., N, Q or 1, K)
     """
-    xp = array_namespace(queries, calibrated)
-    asking = l2_normalize(queries) if attention == "unit" else queries
-    logits = asking[..., None, :, :] @ calibrated.mT
-    if attention == "mean":
-        logits = xp.zeros_like(logits)
+    if attention == "mean" or calibrated.shape[-2] == 1:
+        logits = array_namespace(calibrated).zeros_like(calibrated[..., None, :, 0])
+    else:
+        asking = l2_normalize(queries) if attention == "unit" else queries
+        logits = asking[..., None, :, :] @ calibrated.mT
     return masked_softmax(logits, None if present is None else present[..., None, :])
 
 

@@ -18,7 +18,7 @@ def experiment_table(experiments: Sequence[Experiment]) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("method")
     for experiment in experiments:
-        table.add_column(_shots(experiment.n_shot), justify="right")
+        table.add_column(shots(experiment.n_shot), justify="right")
         if _has_reference(experiment.comparison):
             table.add_column(f"gain over {REFERENCE}", justify="right")
     for name in experiments[0].comparison.scores:
@@ -39,8 +39,7 @@ def choice_lines(experiments: Sequence[Experiment]) -> list[str]:
     for experiment in experiments:
         for name, choice in experiment.choices.items():
             where = "given" if choice.search is None else "chosen on the validation classes"
-            shots = _shots(experiment.n_shot)
-            lines.append(f"{name}, {shots}: α = {choice.alpha:g}, β = {choice.beta:g} ({where})")
+            lines.append(f"{name}, {shots(experiment.n_shot)}: α = {choice.alpha:g}, β = {choice.beta:g} ({where})")
     return lines
 
 
@@ -99,5 +98,6 @@ def _has_reference(comparison: Comparison) -> bool:
     return REFERENCE in comparison.scores and len(comparison.scores) > 1
 
 
-def _shots(n_shot: int) -> str:
+def shots(n_shot: int) -> str:
+    """Say how many shots."""
     return "1 shot" if n_shot == 1 else f"{n_shot} shots"

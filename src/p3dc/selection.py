@@ -211,5 +211,4 @@ def _names(classes: FeatureSet | Priors) -> set[str]:
 def _rows(classes: FeatureSet | Priors) -> set[int]:
     if isinstance(classes, Priors):
         return set()
-    rows = np.ascontiguousarray(classes.features)
-    return {hash(row.tobytes()) for row in rows}
+    return {hash(row.astype(np.float32).tobytes()) for row in classes.features}

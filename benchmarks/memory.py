@@ -1,0 +1,48 @@
+"""Peak memory of an evaluation and of a search, each in a process of its own: ``python -m benchmarks.memory``.
+
+12,000 rows of 640 features (31 MB), 64 priors unless said otherwise, 5 ways, 15 queries.
+"""
+
+import resource
+import subprocess
+import sys
+import time
+
+from benchmarks.made import make_features
+from p3dc import P3DCClassifier, Priors, evaluate, search
+
+SETTINGS = [
+    # what, tasks, ways, shots, base classes
+    ("import", 0, 5, 1, 64),
+    ("evaluate", 1_000, 5, 5, 64),
+    ("evaluate", 10_000, 5, 5, 64),
+    ("search", 1_000, 5, 5, 64),
+    ("search", 10_000, 5, 5, 64),
+    ("evaluate", 1_000, 5, 5, 5_000),
+    ("evaluate", 10, 20, 20, 5_000),
+    ("search", 10, 20, 20, 5_000),
+]
+
+
+def work(what: str, n_tasks: int, n_way: int, n_shot: int, n_base: int) -> None:
+    novel = make_features(0, n_classes=20, n_rows=600)
+    priors = Priors(make_features(1, n_classes=n_base, n_rows=1).features)
+    start = time.perf_counter()
+    if what == "evaluate":
+        evaluate(P3DCClassifier(priors), novel, n_way=n_way, n_shot=n_shot, n_tasks=n_tasks)
+    elif what == "search":
+        search(priors, novel, n_way=n_way, n_shot=n_shot, n_tasks=n_tasks)
+    elapsed = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{what:>8}  {n_tasks:>6,}  {n_way:>4}  {n_shot:>5}  {n_base:>12,}  {peak:>9,.0f}  {elapsed:>8.1f}", flush=True
+    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        work(sys.argv[1], *map(int, sys.argv[2:]))
+    else:
+        print("    what   tasks  ways  shots  base classes  peak (MB)  time (s)", flush=True)
+        for setting in SETTINGS:
+            subprocess.run([sys.executable, "-m", "benchmarks.memory", *map(str, setting)], check=True)

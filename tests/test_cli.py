@@ -1,0 +1,141 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
+from p3dc.cli import main
+
+
+@pytest.fixture
+def p3dc(monkeypatch, capsys):
+    """Run the command and return its status, output and errors."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["p3dc", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return stop.value.code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def files(tmp_path, base, validation, novel):
+    paths = {}
+    for name, features in (("base", base), ("validation", validation), ("novel", novel)):
+        paths[name] = tmp_path / f"{name}.npz"
+        features.save(paths[name])
+    return paths
+
+
+def test_demo_compares_the_methods_and_saves_heat_maps(p3dc, tmp_path):
+    picture, figures = tmp_path / "maps.png", tmp_path / "demo.json"
+    status, output, errors = p3dc("demo", "--tasks", 30, "--out", picture, "--json", figures)
+    assert status == 0
+    assert errors == ""
+    rows = [line.split()[0] for line in output.splitlines() if "±" in line]
+    assert rows == ["NN", "L2N", "CL2N", "P3DC", "P3DC"]
+    assert output.count("chosen on the validation classes") == 4
+    assert imread(picture).shape[1] > 1000
+    results = json.loads(figures.read_text())["results"]
+    assert [result["n_shot"] for result in results] == [1, 5]
+    means = {entry["name"]: entry["mean"] for entry in results[0]["methods"]}
+    assert means["P3DC"] > means["L2N"] > means["NN"]
+
+
+def test_evaluate_measures_what_the_library_measures(p3dc, files, tmp_path, priors, novel):
+    figures = tmp_path / "figures.json"
+    options = ["--way", 4, "--query", 5, "--tasks", 30, "--seed", 2, "--alpha", 0.1, "--beta", 0.3]
+    settings = ["--nearest", 3, "--power", 1, "--scale", 0.2, "--attention", "unit", "--attention", "mean"]
+    status, output, _ = p3dc(
+        "evaluate", "--base", files["base"], "--novel", files["novel"], "--shot", 1, "--shot", 3,
+        "--method", "p3dc", "--method", "l2n", "--json", figures, *options, *settings,
+    )  # fmt: skip
+    assert status == 0
+    assert "4 ways, 5 queries a class, 30 tasks" in output
+    for result, n_shot in zip(json.loads(figures.read_text())["results"], (1, 3), strict=True):
+        for entry, attention in zip(result["methods"], ("unit", "mean"), strict=False):
+            classifier = P3DCClassifier(
+                priors, alpha=0.1, beta=0.3, n_nearest=3, power=1, scale=0.2, attention=attention
+            )
+            expected = evaluate(classifier, novel, n_way=4, n_shot=n_shot, n_query=5, n_tasks=30, seed=2)
+            assert entry["mean"] == expected.mean
+        assert [entry["name"] for entry in result["methods"]] == ["P3DC (unit)", "P3DC (mean)", "L2N"]
+
+
+def test_evaluate_chooses_on_validation(p3dc, files, priors, validation):
+    sets = [argument for name, path in files.items() for argument in (f"--{name}", path)]
+    status, output, _ = p3dc("evaluate", "--query", 5, "--tasks", 20, *sets)
+    best = search(priors, validation, n_query=5, n_tasks=20).best
+    assert status == 0
+    assert f"P3DC, 1 shot: α = {best.alpha:g}, β = {best.beta:g} (chosen on the validation classes)" in output
+
+
+def test_search_lists_the_best_points(p3dc, files, tmp_path, priors, validation):
+    status, output, _ = p3dc(
+        "search", "--base", files["base"], "--validation", files["validation"], "--query", 5, "--tasks", 30,
+        "--step", 0.5, "--margin", 0.5, "--json", tmp_path / "grid.json", "--figure", tmp_path / "grid.svg",
+    )  # fmt: skip
+    expected = search(priors, validation, n_query=5, n_tasks=30, step=0.5, margin=0.5)
+    assert status == 0
+    assert str(expected) in output
+    content = json.loads((tmp_path / "grid.json").read_text())
+    np.testing.assert_array_equal(content["grid"]["accuracy"], expected.accuracy)
+    assert "<svg" in (tmp_path / "grid.svg").read_text()
+
+
+def test_priors_are_built_and_merged_and_serve_as_base(p3dc, files, tmp_path, base, priors):
+    half = np.arange(len(base)) % 2 == 0
+    for name, rows in (("one", half), ("two", ~half)):
+        FeatureSet(base.features[rows], base.labels[rows], base.class_names).save(tmp_path / f"{name}.parquet")
+    status, output, _ = p3dc("priors", tmp_path / "one.parquet", "--out", tmp_path / "one.safetensors")
+    assert status == 0
+    assert "Priors(12 base classes, 24 features) from 180 rows" in output
+    merged = tmp_path / "merged.safetensors"
+    assert p3dc("priors", tmp_path / "one.safetensors", tmp_path / "two.parquet", "--out", merged)[0] == 0
+    found = Priors.load(merged)
+    assert set(found.class_names) == set(priors.class_names)
+    assert found.counts.tolist() == [30] * 12
+    assert p3dc("evaluate", "--base", merged, "--novel", files["novel"], "--query", 5, "--tasks", 5)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--alpha", "0.5"], "only one of --alpha and --beta is given"),
+        (["--alpha", "0.5", "--beta", "0.6"], "outside the triangle"),
+        (["--tasks", "0"], "n_tasks is 0"),
+        (["--shot", "99"], "these have fewer: novel-0 (30)"),
+        (["--method", "magic"], "there is no method 'magic'"),
+        (["--attention", "loud"], "attention is 'loud'"),
+        (["--base", "{novel}"], "base and novel share 8 classes"),
+        (["--validation", "{novel}"], "novel and validation share 8 classes"),
+        (["--novel", "{folder}"], "holds no .parquet parts"),
+        (["--novel", "{folder}/gone.npz"], "gone.npz does not exist"),
+        (["--json", "{folder}/gone/out.json"], "gone"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_status_2(p3dc, files, tmp_path, arguments, sentence):
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    filled = [argument.format(folder=folder, **files) for argument in arguments]
+    options = ["--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5]
+    status, _, errors = p3dc("evaluate", *options, *filled)
+    assert status == 2
+    assert errors.startswith("p3dc: ")
+    assert sentence in errors
+    assert errors.count("\n") == 1
+
+
+def test_priors_have_their_ending(p3dc, files):
+    assert p3dc("priors", files["base"], "--out", "priors.npz")[0] == 2
+
+
+def test_the_installed_command_runs():
+    help_text = subprocess.run([sys.executable, "-m", "p3dc", "--help"], capture_output=True, text=True, check=True)
+    for command in ("demo", "evaluate", "search", "priors"):
+        assert command in help_text.stdout

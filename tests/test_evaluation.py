@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from p3dc import FeatureSet, P3DCClassifier, compare, evaluate, sample_tasks
+from p3dc.baselines import L2N, NN
+from p3dc.errors import InputError
+from p3dc.evaluation import TaskScores
+
+
+class Subclassed(P3DCClassifier):
+    """Takes the slow path."""
+
+
+class Constant:
+    """Not from scikit-learn; always answers the first label it saw."""
+
+    def fit(self, X, y):
+        self.label = y[0]
+
+    def predict(self, X):
+        return np.full(len(X), self.label)
+
+
+@pytest.mark.parametrize("n_shot", [1, 4])
+@pytest.mark.parametrize("attention", ["raw", "unit", "mean"])
+def test_the_fast_path_gives_the_accuracies_of_fit_and_predict(novel, priors, n_shot, attention):
+    parameters = {"alpha": 0.3, "beta": 0.5, "attention": attention}
+    features = FeatureSet(novel.features.astype(float), novel.labels, novel.class_names)
+    fast = P3DCClassifier(priors, **parameters)
+    slow = Subclassed(priors, **parameters)
+    comparison = compare([fast, slow], features, n_shot=n_shot, n_query=6, n_tasks=60, seed=4)
+    np.testing.assert_array_equal(*(scores.accuracy for scores in comparison.scores.values()))
+
+
+def test_accuracy_is_that_of_each_task(novel):
+    tasks = sample_tasks(novel.labels, n_way=4, n_shot=2, n_query=5, n_tasks=30, seed=9)
+    expected = []
+    for support, queries in zip(tasks.support, tasks.queries, strict=True):
+        model = L2N().fit(novel.features[support.ravel()], np.repeat(range(4), 2))
+        expected.append(np.mean(model.predict(novel.features[queries.ravel()]) == np.repeat(range(4), 5)))
+    scores = evaluate(L2N(), novel, n_way=4, n_shot=2, n_query=5, n_tasks=30, seed=9)
+    np.testing.assert_allclose(scores.accuracy, expected)
+    assert scores.mean == pytest.approx(np.mean(expected))
+    assert scores.interval == pytest.approx(1.96 * np.std(expected, ddof=1) / np.sqrt(30))
+
+
+def test_anything_with_fit_and_predict_can_be_evaluated(novel):
+    scores = evaluate(Constant(), novel, n_query=5, n_tasks=20)
+    np.testing.assert_allclose(scores.accuracy, 0.2)
+    assert evaluate(LogisticRegression(), novel, n_shot=5, n_query=5, n_tasks=5).mean > 0.6
+
+
+def test_evaluation_leaves_the_classifier_as_it_was(novel):
+    fitted = L2N().fit(novel.features[:40], novel.labels[:40])
+    means = fitted.means_.copy()
+    evaluate(fitted, novel, n_query=5, n_tasks=3)
+    np.testing.assert_array_equal(fitted.means_, means)
+
+
+def test_float16_features_are_evaluated_like_float32(novel, priors):
+    half = FeatureSet(novel.features.astype(np.float16), novel.labels)
+    single = FeatureSet(half.features.astype(np.float32), novel.labels)
+    for classifier in (P3DCClassifier(priors), L2N()):
+        one, two = (evaluate(classifier, f, n_query=5, n_tasks=20).accuracy for f in (half, single))
+        np.testing.assert_array_equal(one, two)
+
+
+def test_differences_are_paired(novel):
+    comparison = compare({"a": NN(), "b": L2N()}, novel, n_query=5, n_tasks=40)
+    gain = comparison.scores["b"].accuracy - comparison.scores["a"].accuracy
+    [difference] = comparison.differences
+    assert (difference.name, difference.reference) == ("b", "a")
+    assert difference.mean == pytest.approx(gain.mean())
+    assert difference.interval == pytest.approx(1.96 * gain.std(ddof=1) / np.sqrt(40))
+    assert comparison.difference("a", "b").mean == pytest.approx(-difference.mean)
+
+
+def test_classifiers_of_one_class_get_different_names(novel, priors):
+    comparison = compare([P3DCClassifier(), P3DCClassifier(priors), NN()], novel, n_query=5, n_tasks=3)
+    assert list(comparison.scores) == ["P3DCClassifier", "P3DCClassifier (2)", "NN"]
+
+
+def test_scores_do_not_depend_on_the_company(novel, priors):
+    options = {"n_query": 5, "n_tasks": 30, "seed": 2}
+    alone = evaluate(P3DCClassifier(priors), novel, **options)
+    together = compare([NN(), P3DCClassifier(priors)], novel, **options)
+    np.testing.assert_array_equal(alone.accuracy, together.scores["P3DCClassifier"].accuracy)
+
+
+def test_progress_is_told_until_the_end(novel, priors):
+    told = []
+    evaluate(P3DCClassifier(priors), novel, n_query=5, n_tasks=1200, progress=lambda *step: told.append(step))
+    assert told == [(500, 1200), (1000, 1200), (1200, 1200)]
+
+
+def test_results_know_their_own_sentence():
+    assert str(TaskScores(np.full(2000, 0.7))) == "70.00 ± 0.00 % (95 % CI, 2,000 tasks)"
+    assert np.isnan(TaskScores(np.array([0.7])).interval)
+
+
+def test_bad_requests_are_refused_in_one_sentence(novel, priors):
+    with pytest.raises(InputError, match="no classifiers to compare"):
+        compare([], novel)
+    with pytest.raises(InputError, match="outside the triangle"):
+        evaluate(P3DCClassifier(priors, alpha=0.9, beta=0.9), novel)
+    with pytest.raises(InputError, match=r"novel-0 \(30\)"):
+        evaluate(P3DCClassifier(priors), novel, n_query=40)

@@ -1,0 +1,73 @@
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from p3dc import P3DCClassifier, evaluate, report, search
+from p3dc.errors import InputError
+from p3dc.experiment import Protocol, run
+
+SMALL = {"n_query": 5, "n_tasks": 40, "seed": 1}
+
+
+@pytest.fixture
+def experiment(priors, validation, novel):
+    protocol = Protocol(**SMALL, attentions=("raw", "unit"))
+    return protocol, run(protocol, 3, priors=priors, validation=validation, novel=novel)
+
+
+def test_weights_are_chosen_on_validation_and_measured_on_novel(experiment, priors, validation, novel):
+    _, found = experiment
+    for name, attention in (("P3DC", "raw"), ("P3DC (unit)", "unit")):
+        best = search(priors, validation, n_shot=3, attention=attention, **SMALL).best
+        assert (found.choices[name].alpha, found.choices[name].beta) == (best.alpha, best.beta)
+        classifier = P3DCClassifier(priors, alpha=best.alpha, beta=best.beta, attention=attention)
+        expected = evaluate(classifier, novel, n_shot=3, **SMALL).accuracy
+        np.testing.assert_array_equal(found.comparison.scores[name].accuracy, expected)
+
+
+def test_given_weights_are_not_searched(priors, validation, novel):
+    protocol = Protocol(**SMALL, methods=["p3dc"], point=(0.1, 0.2), settings={"scale": 0.1})
+    found = run(protocol, 1, priors=priors, validation=validation, novel=novel)
+    assert found.choices["P3DC"].search is None
+    expected = evaluate(P3DCClassifier(priors, alpha=0.1, beta=0.2, scale=0.1), novel, **SMALL)
+    assert found.comparison.scores["P3DC"].mean == expected.mean
+
+
+def test_without_validation_the_weights_are_the_defaults(priors, novel):
+    found = run(Protocol(**SMALL, methods=["p3dc"]), 1, priors=priors, novel=novel)
+    assert (found.choices["P3DC"].alpha, found.choices["P3DC"].beta) == (0.0, 0.9)
+
+
+def test_choosing_on_novel_classes_is_refused(priors, novel):
+    with pytest.raises(InputError, match="novel and validation share 8 classes"):
+        run(Protocol(**SMALL), 1, priors=priors, validation=novel, novel=novel)
+
+
+def test_unknown_methods_are_refused():
+    with pytest.raises(InputError, match="there is no method 'svm'. Choose from nn, l2n, cl2n, simpleshot, p3dc"):
+        Protocol(methods=["svm"])
+
+
+def test_the_table_shows_accuracies_and_paired_gains(experiment):
+    _, found = experiment
+    console = Console(width=120, file=io.StringIO())
+    console.print(report.experiment_table([found]))
+    text = console.file.getvalue()
+    scores, gain = found.comparison.scores["P3DC"], found.comparison.difference("P3DC", "L2N")
+    assert f"{100 * scores.mean:.2f} ± {100 * scores.interval:.2f}" in text
+    assert f"{100 * gain.mean:+.2f} ± {100 * gain.interval:.2f}" in text
+    assert [line.split()[0] for line in text.splitlines()] == ["method", "NN", "L2N", "CL2N", "P3DC", "P3DC"]
+
+
+def test_json_holds_all_that_was_measured(experiment):
+    protocol, found = experiment
+    content = json.loads(json.dumps(report.experiments_json(protocol, [found])))
+    methods = {entry["name"]: entry for entry in content["results"][0]["methods"]}
+    assert content["protocol"]["n_tasks"] == 40
+    assert methods["NN"]["mean"] == found.comparison.scores["NN"].mean
+    assert methods["P3DC"]["gain_over_l2n"]["mean"] == found.comparison.difference("P3DC", "L2N").mean
+    assert len(methods["P3DC"]["search"]["grid"]["accuracy"]) == 66
+    assert "gain_over_l2n" not in methods["L2N"]
