@@ -7,6 +7,7 @@ are compared.
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,11 +60,11 @@ def seconds(function: Callable[[], object], repeat: int) -> float:
 def main() -> None:
     novel = make_features(0, n_classes=20, n_rows=600)
     priors = Priors.from_features(make_features(1, n_classes=64, n_rows=100)).prototypes
-    print("shots  points  plain loop (s)  engine (s)  ratio  must be  largest score error  other predictions")
+    print("shots  points  plain loop (s)  engine (s)  ratio  must be  largest score error  other counts")
     for n_shot, points, least in SETTINGS:
-        options = {"n_shot": n_shot, "n_tasks": N_TASKS, "seed": 0}
+        options: dict[str, Any] = {"n_shot": n_shot, "n_tasks": N_TASKS, "seed": 0}
 
-        def engine(options: dict[str, int] = options, points: npt.NDArray[np.float64] = points) -> None:
+        def engine(options: dict[str, Any] = options, points: npt.NDArray[np.float64] = points) -> None:
             TaskScorer(novel.features, priors, *points.T).correct(sample_tasks(novel.labels, **options))
 
         few = sample_tasks(novel.labels, **(options | {"n_tasks": PLAIN_TASKS}))
@@ -77,7 +78,7 @@ def main() -> None:
         other = np.abs((expected.argmax(axis=-1) == own).sum(axis=-1) - scorer.correct(few)).sum()
         print(
             f"{n_shot:>5}  {len(points):>6}  {slow:>14.1f}  {fast:>10.2f}  {slow / fast:>5.0f}  {least:>7}  "
-            f"{error:>19.1e}  {other:>17}"
+            f"{error:>19.1e}  {other:>12}"
         )
 
 

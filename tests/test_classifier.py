@@ -298,7 +298,7 @@ def test_zeros_under_a_logarithm_are_refused(task, priors):
 
 
 def test_rows_of_zeros_are_refused_where_they_would_be_calibrated(task, priors):
-    support, labels, queries, _ = task
+    support, labels, *_ = task
     zeros = np.zeros_like(support[:1])
     with pytest.raises(InputError, match="support row 7 is all zeros and so has no direction. Remove the row"):
         P3DCClassifier(priors).fit(np.vstack([support, zeros]), [*labels, "auk"])

@@ -116,7 +116,9 @@ def test_priors_are_built_and_merged_and_serve_as_base(p3dc, files, tmp_path, ba
         (["--validation", "{novel}"], "novel and validation share 8 classes"),
         (["--novel", "{folder}"], "holds no .parquet parts"),
         (["--novel", "{folder}/gone.npz"], "gone.npz does not exist"),
-        (["--json", "{folder}/gone/out.json"], "gone"),
+        (["--json", "{folder}/gone/out.json"], "gone is not a folder. Make it first."),
+        (["--shot", "many"], "Invalid value for '--shot'"),
+        (["--colour", "red"], "No such option: --colour"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_status_2(p3dc, files, tmp_path, arguments, sentence):
@@ -131,8 +133,27 @@ def test_a_mistake_is_one_sentence_and_status_2(p3dc, files, tmp_path, arguments
     assert errors.count("\n") == 1
 
 
-def test_priors_have_their_ending(p3dc, files):
-    assert p3dc("priors", files["base"], "--out", "priors.npz")[0] == 2
+def test_outputs_have_their_ending(p3dc, files):
+    status, _, errors = p3dc("priors", files["base"], "--out", "priors.npz")
+    assert (status, errors) == (2, "p3dc: priors.npz ends in '.npz'. Priors are written as .safetensors.\n")
+    status, _, errors = p3dc("demo", "--out", "map.gif")
+    assert (status, errors) == (2, "p3dc: map.gif ends in '.gif'. Figures are written as .png, .svg or .pdf.\n")
+
+
+def test_missing_options_and_unknown_commands_are_named(p3dc):
+    assert p3dc("evaluate")[2] == "p3dc: Missing option '--base'.\n"
+    assert p3dc("dance")[2] == "p3dc: No such command 'dance'.\n"
+    status, output, _ = p3dc()
+    assert status == 2
+    assert "demo" in output
+
+
+def test_an_unreadable_file_is_named(p3dc, files):
+    files["novel"].unlink()
+    files["novel"].symlink_to("/proc/self/mem")
+    status, _, errors = p3dc("evaluate", "--base", files["base"], "--novel", files["novel"])
+    assert status == 2
+    assert errors.count("\n") == 1
 
 
 def test_the_installed_command_runs():

@@ -41,6 +41,14 @@ def test_without_validation_the_weights_are_the_defaults(priors, novel):
     assert (found.choices["P3DC"].alpha, found.choices["P3DC"].beta) == (0.0, 0.9)
 
 
+def test_progress_runs_once_from_start_to_end(priors, validation, novel):
+    told = []
+    protocol = Protocol(**SMALL, methods=["p3dc"], attentions=["raw", "mean"])
+    options = {"priors": priors, "validation": validation, "novel": novel}
+    run(protocol, 1, **options, progress=lambda *step: told.append(step))
+    assert told == [(40, 120), (80, 120), (120, 120)]
+
+
 def test_choosing_on_novel_classes_is_refused(priors, novel):
     with pytest.raises(InputError, match="novel and validation share 8 classes"):
         run(Protocol(**SMALL), 1, priors=priors, validation=novel, novel=novel)

@@ -215,6 +215,6 @@ def test_parts_of_different_backbones_are_refused(tmp_path):
 
 
 def test_saving_into_a_missing_folder_leaves_nothing_behind(tmp_path, novel):
-    with pytest.raises(OSError, match="gone"):
+    with pytest.raises(InputError, match="gone is not a folder. Make it first"):
         novel.save(tmp_path / "gone" / "set.npz")
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ from p3dc.errors import InputError
 from p3dc.evaluation import Progress as Callback
 from p3dc.experiment import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
 from p3dc.features import FeatureSet, stream_features
-from p3dc.files import replacing, write_json
+from p3dc.files import check_folder, replacing, write_json
 from p3dc.method import ATTENTIONS
 from p3dc.priors import Priors
 from p3dc.selection import SearchResult, check_disjoint, search
@@ -44,10 +44,21 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures
 def main() -> None:
     """Run the command; a user's mistake is one sentence and status 2."""
     try:
-        app()
-    except (InputError, OSError) as error:
-        typer.echo(f"p3dc: {error}", err=True)
-        sys.exit(2)
+        sys.exit(app(standalone_mode=False) or 0)
+    except typer.Abort:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stdout = None  # whoever read it has left
+        sys.exit(1)
+    except typer.TyperException as error:
+        sentence = error.format_message()
+    except InputError as error:
+        sentence = str(error)
+    except OSError as error:
+        sentence = f"{error.filename}: {error.strerror}." if error.filename else str(error)
+    if sentence:
+        typer.echo(f"p3dc: {sentence}", err=True)
+    sys.exit(2)
 
 
 @app.command()
@@ -58,13 +69,14 @@ def demo(
     json: JsonFile = None,
 ) -> None:
     """Show the method on bird features that ship with the package."""
+    _check_outputs(json=json, figure=out)
     sample = load_sample()
     protocol = Protocol(n_tasks=tasks, seed=seed, attentions=("raw", "unit"))
     experiments = []
     for n_shot in (1, 5):
         with _bar(report.shots(n_shot)) as progress:
             experiments.append(run(protocol, n_shot, **sample._asdict(), progress=progress))
-    console = Console()
+    console = _console()
     console.print(
         f"Accuracy (%) on {len(sample.novel.class_names)} bird species never seen before, "
         f"{protocol.n_way} at a time, {tasks:,} tasks, 95 % intervals:\n",
@@ -104,6 +116,7 @@ def evaluate(
 
     α and β are those given, or the best on the validation classes, or else the defaults 0 and 0.9.
     """
+    _check_outputs(json=json)
     if (alpha is None) != (beta is None):
         raise InputError("only one of --alpha and --beta is given. Give both, or neither.")
     point = None if alpha is None or beta is None else (alpha, beta)
@@ -128,7 +141,7 @@ def evaluate(
     for n_shot in dict.fromkeys(shot):
         with _bar(report.shots(n_shot)) as progress:
             experiments.append(run(protocol, n_shot, **sets, progress=progress))
-    console = Console()
+    console = _console()
     setting = f"{way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n", soft_wrap=True)
     _print_experiments(console, experiments)
@@ -155,6 +168,7 @@ def search_command(
     json: JsonFile = None,
 ) -> None:
     """Measure a grid of α and β on validation classes."""
+    _check_outputs(json=json, figure=figure)
     priors, features = _load_priors(base), FeatureSet.load(validation)
     check_disjoint(base=priors, validation=features)
     with _bar("grid") as progress:
@@ -174,7 +188,7 @@ def search_command(
             attention=attention,  # type: ignore[arg-type]
             progress=progress,
         )
-    console = Console()
+    console = _console()
     console.print(report.search_table(result))
     console.print(f"\n{result}", soft_wrap=True)
     if figure is not None:
@@ -190,21 +204,35 @@ def priors_command(
     json: JsonFile = None,
 ) -> None:
     """Average the features of each base class; several files are merged."""
+    _check_outputs(json=json, out=out)
     if out.suffix != ".safetensors":
         raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
     priors = Priors.merge([_load_priors(path) for path in features])
     priors.save(out)
     rows = 0 if priors.counts is None else int(priors.counts.sum())
-    Console().print(f"{priors} from {rows:,} rows, written to {out}", soft_wrap=True)
+    _console().print(f"{priors} from {rows:,} rows, written to {out}", soft_wrap=True)
     if json is not None:
         facts = {"classes": len(priors), "features": priors.prototypes.shape[1], "rows": rows, "file": str(out)}
         write_json(json, facts)
+
+
+def _check_outputs(figure: Path | None = None, **paths: Path | None) -> None:
+    """Refuse what could not be written before any work is done."""
+    for path in (figure, *paths.values()):
+        if path is not None:
+            check_folder(path)
+    if figure is not None and figure.suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(f"{figure} ends in {figure.suffix!r}. Figures are written as .png, .svg or .pdf.")
 
 
 def _load_priors(path: Path) -> Priors:
     if path.suffix == ".safetensors":
         return Priors.load(path)
     return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path))
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def _print_experiments(console: Console, experiments: list[Experiment]) -> None:
@@ -224,7 +252,7 @@ def _save_heat_maps(searches: dict[str, SearchResult], path: Path) -> None:
     for ax, (title, result) in zip(axes, searches.items(), strict=True):
         GridDisplay.from_search(result, title=f"{title}, validation classes").plot(ax)
     with replacing(path) as temporary:
-        figure.savefig(temporary, format=path.suffix.lstrip(".") or "png", dpi=150)
+        figure.savefig(temporary, format=path.suffix[1:], dpi=150)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The paper's protocol: choose α and β on validation classes, then compare on novel classes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,8 +102,10 @@ def run(
         "n_query": protocol.n_query,
         "n_tasks": protocol.n_tasks,
         "seed": protocol.seed,
-        "progress": progress,
     }
+    attentions = list(dict.fromkeys(protocol.attentions)) if "p3dc" in protocol.methods else []
+    searching = validation is not None and protocol.point is None
+    steps = _steps(progress, len(attentions) * searching + 1)
     choices: dict[str, Choice] = {}
     classifiers: dict[str, Any] = {}
     for name in dict.fromkeys(protocol.methods):
@@ -111,16 +113,26 @@ def run(
             row, make = BASELINES[name]
             classifiers[row] = make(priors)
             continue
-        for attention in dict.fromkeys(protocol.attentions):
+        for attention in attentions:
             row = "P3DC" if attention == "raw" else f"P3DC ({attention})"
             classifier = P3DCClassifier(priors, attention=attention, **protocol.settings)
             if protocol.point is not None:
                 classifier.set_params(alpha=protocol.point[0], beta=protocol.point[1])
             elif validation is not None:
                 tuned = {key: getattr(classifier, key) for key in ("n_nearest", "power", "scale", "attention")}
-                found = search(priors, validation, **drawing, **tuned)
+                found = search(priors, validation, **drawing, **tuned, progress=next(steps))
                 classifier.set_params(alpha=found.best.alpha, beta=found.best.beta)
                 choices[row] = Choice(classifier.alpha, classifier.beta, found)
             choices.setdefault(row, Choice(classifier.alpha, classifier.beta))
             classifiers[row] = classifier
-    return Experiment(n_shot, compare(classifiers, novel, **drawing), choices)
+    return Experiment(n_shot, compare(classifiers, novel, **drawing, progress=next(steps)), choices)
+
+
+def _steps(progress: Progress | None, n_steps: int) -> Iterator[Progress | None]:
+    """Split one progress into steps of equal length."""
+    for step in range(n_steps):
+        yield None if progress is None else _step(progress, step, n_steps)
+
+
+def _step(progress: Progress, step: int, n_steps: int) -> Progress:
+    return lambda done, total: progress(step * total + done, n_steps * total)

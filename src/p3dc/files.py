@@ -25,6 +25,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give a temporary path to write to; afterwards it becomes ``path``, or goes away if writing failed."""
+    check_folder(path)
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
     os.close(handle)
@@ -39,6 +40,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         _flush(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a file whose folder is not there; worth asking before long work, not after it."""
+    if not Path(path).parent.is_dir():
+        raise InputError(f"{path} cannot be written: {Path(path).parent} is not a folder. Make it first.")
 
 
 def _flush(path: Path) -> None:
