@@ -45,6 +45,13 @@ def test_accuracy_is_that_of_each_task(novel):
     assert scores.interval == pytest.approx(1.96 * np.std(expected, ddof=1) / np.sqrt(30))
 
 
+def test_evaluation_leaves_any_classifier_as_it_was(novel):
+    fitted = LogisticRegression().fit(novel.features[:60], novel.labels[:60])
+    before = fitted.coef_.copy()
+    evaluate(fitted, novel, n_query=5, n_tasks=2)
+    np.testing.assert_array_equal(fitted.coef_, before)
+
+
 def test_anything_with_fit_and_predict_can_be_evaluated(novel):
     scores = evaluate(Constant(), novel, n_query=5, n_tasks=20)
     np.testing.assert_allclose(scores.accuracy, 0.2)
@@ -53,9 +60,9 @@ def test_anything_with_fit_and_predict_can_be_evaluated(novel):
 
 def test_evaluation_leaves_the_classifier_as_it_was(novel):
     fitted = L2N().fit(novel.features[:40], novel.labels[:40])
-    means = fitted.means_.copy()
+    before = fitted.predict(novel.features)
     evaluate(fitted, novel, n_query=5, n_tasks=3)
-    np.testing.assert_array_equal(fitted.means_, means)
+    np.testing.assert_array_equal(fitted.predict(novel.features), before)
 
 
 def test_float16_features_are_evaluated_like_float32(novel, priors):

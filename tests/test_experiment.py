@@ -39,6 +39,7 @@ def test_given_weights_are_not_searched(priors, validation, novel):
 def test_without_validation_the_weights_are_the_defaults(priors, novel):
     found = run(Protocol(**SMALL, methods=["p3dc"]), 1, priors=priors, novel=novel)
     assert (found.choices["P3DC"].alpha, found.choices["P3DC"].beta) == (0.0, 0.9)
+    assert report.choice_lines([found]) == ["P3DC, 1 shot: α = 0, β = 0.9 (default)"]
 
 
 def test_progress_runs_once_from_start_to_end(priors, validation, novel):

@@ -98,9 +98,9 @@ def as_names(names: Iterable[object], n_classes: int, what: str) -> tuple[str, .
 
 def check_same_width(left: Floats, left_name: str, right: Floats, right_name: str) -> None:
     """Refuse two sets of rows that cannot come from the same backbone."""
-    if left.shape[1] != right.shape[1]:
+    if left.shape[-1] != right.shape[-1]:
         raise InputError(
-            f"{left_name} have {left.shape[1]} features but {right_name} have {right.shape[1]}. "
+            f"{left_name} have {left.shape[-1]} features but {right_name} have {right.shape[-1]}. "
             "Extract both with the same backbone."
         )
 

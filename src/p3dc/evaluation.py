@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
-from p3dc.checks import check_point
+from p3dc.baselines.contract import TaskMethod
+from p3dc.checks import Floats, check_point
 from p3dc.classifier import P3DCClassifier
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
@@ -16,8 +18,11 @@ from p3dc.features import FeatureSet
 from p3dc.priors import as_priors
 from p3dc.tasks import Tasks, TaskSampler
 
+Counts = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
 """Called with the number of tasks done and the number of all."""
+
+CHUNK_BYTES = 2**26  # the features of tasks that are learned together
 
 
 def half_width(values: npt.NDArray[np.float64]) -> float:
@@ -128,8 +133,8 @@ def evaluate(
     Parameters
     ----------
     classifier : object with fit and predict
-        A copy of it is fitted to the support of each task. A :class:`P3DCClassifier` takes a fast path that gives the
-        same predictions.
+        A copy of it is fitted to the support of each task. A :class:`P3DCClassifier` and the baselines take a fast
+        path that gives the same predictions.
     features : FeatureSet
         The classes that tasks are drawn from.
     n_way, n_shot, n_query, n_tasks, seed : int
@@ -244,24 +249,39 @@ def _task_scorer(classifier: P3DCClassifier, features: FeatureSet) -> TaskScorer
     )
 
 
-def _counter(classifier: Any, features: FeatureSet) -> Callable[[Tasks], npt.NDArray[np.int64]]:
+def _counter(classifier: Any, features: FeatureSet) -> Callable[[Tasks], Counts]:
     """Return a function from tasks to the number of queries that each gets right."""
     if type(classifier) is P3DCClassifier:
         scorer = _task_scorer(classifier, features)
         return lambda tasks: scorer.correct(tasks)[:, 0]
-    fitted = clone(classifier, safe=False)
     rows = features.features
     if rows.dtype == np.float16:
         rows = rows.astype(np.float32)
+    if isinstance(classifier, TaskMethod):
+        return partial(_count_together, classifier, rows)
+    return partial(_count_one_by_one, clone(classifier, safe=False), rows)
 
-    def count(tasks: Tasks) -> npt.NDArray[np.int64]:
-        _, n_way, n_shot = tasks.support.shape
-        support_labels = np.repeat(np.arange(n_way), n_shot)
-        query_labels = np.repeat(np.arange(n_way), tasks.queries.shape[2])
-        right = []
-        for support, queries in zip(tasks.support, tasks.queries, strict=True):
-            fitted.fit(rows[support.ravel()], support_labels)
-            right.append(np.count_nonzero(fitted.predict(rows[queries.ravel()]) == query_labels))
-        return np.array(right)
 
-    return count
+def _count_together(classifier: TaskMethod, rows: Floats, tasks: Tasks) -> Counts:
+    n_tasks, n_way, n_shot = tasks.support.shape
+    labels = np.repeat(np.arange(n_way), n_shot)
+    own = np.repeat(np.arange(n_way), tasks.queries.shape[2])
+    size = max(1, CHUNK_BYTES // (rows.itemsize * rows.shape[1] * (len(labels) + len(own))))
+    right = []
+    for start in range(0, n_tasks, size):
+        part = tasks[start : start + size]
+        state = classifier.learn_tasks(rows[part.support.reshape(len(part), -1)], labels)
+        scores = classifier.score_tasks(state, rows[part.queries.reshape(len(part), -1)])
+        right.append((scores.argmax(axis=-1) == own).sum(axis=-1))
+    return np.concatenate(right)
+
+
+def _count_one_by_one(classifier: Any, rows: Floats, tasks: Tasks) -> Counts:
+    _, n_way, n_shot = tasks.support.shape
+    labels = np.repeat(np.arange(n_way), n_shot)
+    own = np.repeat(np.arange(n_way), tasks.queries.shape[2])
+    right = []
+    for support, queries in zip(tasks.support, tasks.queries, strict=True):
+        classifier.fit(rows[support.ravel()], labels)
+        right.append(np.count_nonzero(classifier.predict(rows[queries.ravel()]) == own))
+    return np.array(right)

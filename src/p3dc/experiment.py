@@ -25,10 +25,19 @@ DEFAULT_METHODS = ("nn", "l2n", "cl2n", "p3dc")
 
 @dataclass(frozen=True)
 class Choice:
-    """The weights of one P3DC row and where they come from."""
+    """The weights of one P3DC row and where they come from.
+
+    Attributes
+    ----------
+    alpha, beta : float
+    origin : {"given", "default", "chosen on the validation classes"}
+    search : SearchResult or None
+        What they were chosen from.
+    """
 
     alpha: float
     beta: float
+    origin: str
     search: SearchResult | None = None
 
 
@@ -116,14 +125,16 @@ def run(
         for attention in attentions:
             row = "P3DC" if attention == "raw" else f"P3DC ({attention})"
             classifier = P3DCClassifier(priors, attention=attention, **protocol.settings)
+            origin, found = "default", None
             if protocol.point is not None:
+                origin = "given"
                 classifier.set_params(alpha=protocol.point[0], beta=protocol.point[1])
             elif validation is not None:
                 tuned = {key: getattr(classifier, key) for key in ("n_nearest", "power", "scale", "attention")}
                 found = search(priors, validation, **drawing, **tuned, progress=next(steps))
+                origin = "chosen on the validation classes"
                 classifier.set_params(alpha=found.best.alpha, beta=found.best.beta)
-                choices[row] = Choice(classifier.alpha, classifier.beta, found)
-            choices.setdefault(row, Choice(classifier.alpha, classifier.beta))
+            choices[row] = Choice(classifier.alpha, classifier.beta, origin, found)
             classifiers[row] = classifier
     return Experiment(n_shot, compare(classifiers, novel, **drawing, progress=next(steps)), choices)
 

@@ -38,8 +38,8 @@ def choice_lines(experiments: Sequence[Experiment]) -> list[str]:
     lines = []
     for experiment in experiments:
         for name, choice in experiment.choices.items():
-            where = "given" if choice.search is None else "chosen on the validation classes"
-            lines.append(f"{name}, {shots(experiment.n_shot)}: α = {choice.alpha:g}, β = {choice.beta:g} ({where})")
+            weights = f"α = {choice.alpha:g}, β = {choice.beta:g} ({choice.origin})"
+            lines.append(f"{name}, {shots(experiment.n_shot)}: {weights}")
     return lines
 
 
@@ -89,7 +89,7 @@ def _method_json(experiment: Experiment, name: str, *, with_gain: bool) -> dict[
         entry["gain_over_l2n"] = {"mean": gain.mean, "interval": gain.interval}
     choice = experiment.choices.get(name)
     if choice is not None:
-        entry |= {"alpha": choice.alpha, "beta": choice.beta}
+        entry |= {"alpha": choice.alpha, "beta": choice.beta, "origin": choice.origin}
         entry["search"] = None if choice.search is None else search_json(choice.search)
     return entry
 

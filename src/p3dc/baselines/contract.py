@@ -1,0 +1,103 @@
+"""What every compared method is: an estimator that learns and scores many tasks at once."""
+
+from typing import Any, Self
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+Array = npt.NDArray[Any]
+Labels = npt.NDArray[np.int64]
+
+FLOATS = [np.float64, np.float32]
+
+
+class TaskMethod(ClassifierMixin, BaseEstimator):
+    """Few-shot classifier that is written for many tasks and serves for one.
+
+    A method defines :meth:`learn_tasks` and :meth:`score_tasks`. All tasks of one call have the same labels in the
+    same order, so that classes may differ in their number of samples but tasks may not.
+
+    Shape letters: T tasks, S support, Q queries, N ways, D features.
+    """
+
+    def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
+        """Learn each task from its support.
+
+        Parameters
+        ----------
+        support : array of shape (T, S, D)
+        labels : array of shape (S,)
+            Numbers from 0 to N - 1, every one of them present.
+
+        Returns
+        -------
+        tuple of arrays
+            What :meth:`score_tasks` needs; the first axis of each is T.
+        """
+        raise NotImplementedError
+
+    def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
+        """Score every class for every query; the largest is the prediction.
+
+        Parameters
+        ----------
+        state : tuple of arrays
+            From :meth:`learn_tasks`.
+        queries : array of shape (T, Q, D)
+
+        Returns
+        -------
+        array of shape (T, Q, N)
+        """
+        raise NotImplementedError
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
+        """Learn one task.
+
+        Parameters
+        ----------
+        X : array of shape (n_support, n_features)
+        y : array of shape (n_support,)
+
+        Returns
+        -------
+        self
+        """
+        support, labels = validate_data(self, X, y, dtype=FLOATS)
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        self.state_ = self.learn_tasks(support[None], codes)
+        return self
+
+    def decision_function(self, X: npt.ArrayLike) -> Array:
+        """Score every class, (n_queries, n_classes), or the second less the first where there are two."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: npt.ArrayLike) -> Array:
+        """Give each query the class of the largest score."""
+        best = self._scores(X).argmax(axis=1)
+        labels: Array = self.classes_[best]
+        return labels
+
+    def _scores(self, X: npt.ArrayLike) -> Array:
+        check_is_fitted(self)
+        queries = validate_data(self, X, reset=False, dtype=FLOATS)
+        scores: Array = self.score_tasks(self.state_, queries[None])[0]
+        return scores
+
+
+def class_means(samples: Array, labels: Labels) -> Array:
+    """Average the samples of each class, (T, S, D) -> (T, N, D)."""
+    members = np.equal.outer(np.arange(labels.max() + 1), labels)
+    means: Array = (members / members.sum(axis=1, keepdims=True)).astype(samples.dtype) @ samples
+    return means
+
+
+def task_generators(support: Array, random_state: int) -> list[np.random.Generator]:
+    """Make one generator for each task, seeded by what is in it, so that its result depends on no other task."""
+    return [np.random.default_rng([random_state, crc32(task.tobytes())]) for task in support]
