@@ -1,9 +1,9 @@
 """Accuracy over many tasks, with intervals, and paired comparison."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -213,12 +213,31 @@ def compare(
     sampler = TaskSampler(
         features.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=features.class_names
     )
-    counters = {name: _counter(classifier, features) for name, classifier in named.items()}
-    accuracy: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in named}
+    return compare_on(sampler, named, features, n_tasks=n_tasks, progress=progress)
+
+
+class Sampler(Protocol):
+    """Where tasks come from."""
+
+    def batches(self, n_tasks: int) -> Iterator[Tasks]:
+        """Draw the first tasks, some at a time."""
+
+
+def compare_on(
+    sampler: Sampler,
+    classifiers: Mapping[str, Any],
+    features: FeatureSet,
+    *,
+    n_tasks: int,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Measure several classifiers on the first tasks of a sampler."""
+    counters = {name: _counter(classifier, features) for name, classifier in classifiers.items()}
+    accuracy: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in classifiers}
     done = 0
     for tasks in sampler.batches(n_tasks):
         for name, count in counters.items():
-            accuracy[name].append(count(tasks) / (n_way * n_query))
+            accuracy[name].append(count(tasks) / tasks.queries[0].size)
         done += len(tasks)
         if progress:
             progress(done, n_tasks)

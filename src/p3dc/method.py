@@ -112,8 +112,7 @@ def unify(normalised: Array, sample_ends: Array, task_ends: Array, alpha: Array 
 
     (..., S, D), (..., S, D), (..., S, D) -> (..., S, D)
     """
-    mixed = (1 - alpha - beta) * normalised + alpha * l2_normalize(sample_ends) + beta * l2_normalize(task_ends)
-    return l2_normalize(mixed)
+    return l2_normalize(mix(normalised, sample_ends, task_ends, alpha, beta))
 
 
 def cosine_scores(queries: Array, prototypes: Array) -> Array:
@@ -168,12 +167,25 @@ def calibrate(
 
     (..., S, D), (B, D) -> (..., S, D)
     """
+    sample_ends, task_ends = endpoints(support, priors, n_nearest=n_nearest, power=power, scale=scale)
+    return unify(l2_normalize(support), sample_ends, task_ends, alpha, beta)
+
+
+def endpoints(support: Array, priors: Array, *, n_nearest: int, power: float, scale: float) -> tuple[Array, Array]:
+    """Find both endpoints of each support sample, s and t.
+
+    (..., S, D), (B, D) -> (..., S, D), (..., S, D)
+    """
     transformed = tukey(support, power)
     similarities = prior_similarities(transformed, priors)
     nearest = nearest_priors(similarities, n_nearest)
     sample_ends = pull(transformed, priors, prior_weights(similarities, nearest, scale))
-    task_ends = task_endpoints(transformed, priors, similarities, nearest, scale)
-    return unify(l2_normalize(support), sample_ends, task_ends, alpha, beta)
+    return sample_ends, task_endpoints(transformed, priors, similarities, nearest, scale)
+
+
+def mix(normalised: Array, sample_ends: Array, task_ends: Array, alpha: Array | float, beta: Array | float) -> Array:
+    """Mix a sample with its normalised endpoints."""
+    return (1 - alpha - beta) * normalised + alpha * l2_normalize(sample_ends) + beta * l2_normalize(task_ends)
 
 
 def classify(queries: Array, calibrated: Array, present: Array | None = None, attention: Attention = "raw") -> Array:

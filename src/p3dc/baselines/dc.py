@@ -1,0 +1,141 @@
+"""Distribution calibration (DC): borrow the mean and the covariance of the nearest base classes."""
+
+import numpy as np
+
+from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, task_generators
+from p3dc.baselines.logistic import logits, solve_logistic
+from p3dc.checks import check_power
+from p3dc.features import FeatureSet
+from p3dc.method import l2_normalize, tukey
+from p3dc.priors import Priors
+
+BANK = 1024  # draws kept of each base class
+
+
+def calibrated_means(transformed: Array, prototypes: Array, n_nearest: int) -> tuple[Array, Array]:
+    """Average each transformed sample with the base means nearest to it.
+
+    (..., D), (B, D) -> (..., D) and the numbers of the nearest base classes, (..., n_nearest)
+    """
+    distances = np.vecdot(prototypes, prototypes) - 2 * transformed @ prototypes.T
+    n_nearest = min(n_nearest, len(prototypes))
+    nearest = np.argsort(distances, axis=-1, kind="stable")[..., :n_nearest]
+    return (prototypes[nearest].sum(axis=-2) + transformed) / (n_nearest + 1), nearest
+
+
+class DCNearest(TaskMethod):
+    """DC + L2N + NN: DC's calibrated means, normalised, with the nearest prototype by cosine.
+
+    Queries are transformed as DC transforms them.
+
+    Parameters
+    ----------
+    priors : Priors
+    n_nearest : int, default=2
+        Base classes to borrow from.
+    power : float, default=0.5
+        Exponent of Tukey's transform.
+    """
+
+    def __init__(self, priors: Priors, *, n_nearest: int = 2, power: float = 0.5) -> None:
+        self.priors = priors
+        self.n_nearest = n_nearest
+        self.power = power
+
+    def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
+        """Calibrate and average each class."""
+        prototypes = self.priors.prototypes.astype(support.dtype)
+        means, _ = calibrated_means(_transform(support, self.power), prototypes, self.n_nearest)
+        return (class_means(l2_normalize(means), labels),)
+
+    def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
+        """Take cosines to the means."""
+        return np.asarray(l2_normalize(_transform(queries, self.power)) @ l2_normalize(state[0]).mT)
+
+
+class DC(TaskMethod):
+    """Logistic regression on samples and on draws from their calibrated distributions.
+
+    The covariance of a support sample is the average of those of its nearest base classes, with ``spread`` added to
+    every entry. A draw from it is the sum of a draw from each base class, scaled, and of one number for all features.
+    So draws are made once for each base class and only recombined, with random signs, for each task.
+
+    Parameters
+    ----------
+    base : FeatureSet
+    n_nearest : int, default=2
+        Base classes to borrow from.
+    spread : float, default=0.21
+        Added to every entry of the covariance.
+    n_draws : int, default=750
+        Draws for each class, shared among its samples.
+    power : float, default=0.5
+        Exponent of Tukey's transform.
+    random_state : int, default=0
+    """
+
+    def __init__(
+        self,
+        base: FeatureSet,
+        *,
+        n_nearest: int = 2,
+        spread: float = 0.21,
+        n_draws: int = 750,
+        power: float = 0.5,
+        random_state: int = 0,
+    ) -> None:
+        self.base = base
+        self.n_nearest = n_nearest
+        self.spread = spread
+        self.n_draws = n_draws
+        self.power = power
+        self.random_state = random_state
+
+    def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
+        """Draw and solve each task."""
+        prototypes, bank = self._statistics()
+        states = []
+        for samples, rng in zip(support, task_generators(support, self.random_state), strict=True):
+            transformed = _transform(samples[None], self.power)[0].astype(np.float32)
+            means, nearest = calibrated_means(transformed, prototypes, self.n_nearest)
+            drawn, drawn_labels = [transformed], [labels]
+            for mean, own, label in zip(means, nearest, labels, strict=True):
+                n_draws = self.n_draws // int(np.count_nonzero(labels == label))
+                drawn.append(mean + self._draw(rng, bank[own], n_draws))
+                drawn_labels.append(np.full(n_draws, label))
+            states.append(solve_logistic(np.concatenate(drawn)[None], np.concatenate(drawn_labels), C=1.0))
+        weights, intercepts = (np.concatenate(parts) for parts in zip(*states, strict=True))
+        return weights.astype(support.dtype), intercepts.astype(support.dtype)
+
+    def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
+        """Return the logits."""
+        return logits(state, _transform(queries, self.power))
+
+    def _draw(self, rng: np.random.Generator, bank: Array, n_draws: int) -> Array:
+        """Draw from the average covariance of some base classes, whose draws are ``bank``, (n_nearest, BANK, D)."""
+        total = np.zeros((n_draws, bank.shape[-1]), dtype=np.float32)
+        for draws in bank:
+            rows = rng.permutation(BANK)[np.arange(n_draws) % BANK]
+            signs = rng.choice(np.array([-1, 1], dtype=np.float32), size=(n_draws, 1))
+            total += signs * draws[rows]
+        total /= np.sqrt(len(bank), dtype=np.float32)
+        total += np.sqrt(self.spread) * rng.standard_normal((n_draws, 1), dtype=np.float32)
+        return total
+
+    def _statistics(self) -> tuple[Array, Array]:
+        """Means of the base classes, (B, D), and draws from their covariances around zero, (B, BANK, D)."""
+        if not hasattr(self, "_kept"):
+            rng = np.random.default_rng(self.random_state)
+            means, bank = [], []
+            for c in range(len(self.base.class_names)):
+                rows = self.base.features[self.base.labels == c].astype(np.float32)
+                means.append(rows.mean(axis=0))
+                noise = rng.standard_normal((BANK, len(rows)), dtype=np.float32)
+                bank.append(noise @ (rows - means[-1]) / np.sqrt(max(len(rows) - 1, 1), dtype=np.float32))
+            self._kept = np.stack(means), np.stack(bank)
+        return self._kept
+
+
+def _transform(features: Array, power: float) -> Array:
+    check_power(features.reshape(-1, features.shape[-1]), power, "features")
+    return np.asarray(tukey(features, power))

@@ -1,0 +1,40 @@
+"""The rules of ProtoNet and MatchingNet, on features that are given."""
+
+import numpy as np
+
+from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means
+from p3dc.method import l2_normalize, masked_softmax
+
+
+class ProtoNet(TaskMethod):
+    """Smallest Euclidean distance to the class mean.
+
+    The published network learns its features for this rule; here they are fixed.
+    """
+
+    def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
+        """Average each class."""
+        return (class_means(support, labels),)
+
+    def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
+        """Take negative squared distances to the means, less what all classes share."""
+        (means,) = state
+        return np.asarray(2 * queries @ means.mT - np.vecdot(means, means)[:, None])
+
+
+class MatchingNet(TaskMethod):
+    """Softmax over all samples of 100 times their cosine to the query, summed for each class.
+
+    The published network learns its features and reads the whole support with LSTMs; here features are fixed and there
+    is no LSTM.
+    """
+
+    def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
+        """Keep the normalised samples and who belongs to which class."""
+        members = np.equal.outer(labels, np.arange(labels.max() + 1)).astype(support.dtype)
+        return l2_normalize(support), np.broadcast_to(members, (len(support), *members.shape))
+
+    def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
+        """Sum the attention of each class."""
+        support, members = state
+        return np.asarray(masked_softmax(100 * l2_normalize(queries) @ support.mT, None) @ members)
