@@ -2,6 +2,7 @@ import os
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -92,7 +93,7 @@ def test_probabilities_are_the_softmax_of_cosines_over_temperature(task, priors)
     classifier = P3DCClassifier(priors, temperature=0.2).fit(support, labels)
     expected = plain.softmax(classifier.decision_function(queries) / 0.2)
     np.testing.assert_allclose(classifier.predict_proba(queries), expected, atol=1e-12)
-    with pytest.raises(InputError, match="temperature is 0. It must be more than 0"):
+    with pytest.raises(InputError, match="temperature is 0. It must be a number more than 0"):
         classifier.set_params(temperature=0).predict_proba(queries)
 
 
@@ -185,8 +186,12 @@ def test_many_queries_are_scored_in_blocks(task, priors, monkeypatch):
     support, labels, queries, _ = task
     classifier = P3DCClassifier(priors).fit(support, labels)
     whole = classifier.decision_function(queries)
-    monkeypatch.setattr("p3dc.classifier.QUERY_BYTES", 2000)
+    sizes = []
+    score = method.classify
+    monkeypatch.setattr("p3dc.classifier.QUERY_BYTES", 8 * 3 * (24 + 4) * 7)
+    monkeypatch.setattr(method, "classify", lambda block, *rest: sizes.append(len(block)) or score(block, *rest))
     np.testing.assert_allclose(classifier.decision_function(queries), whole, atol=1e-14)
+    assert max(sizes) == 7
 
 
 def test_only_roots_of_calibrated_features_need_them_not_negative(priors):
@@ -195,11 +200,9 @@ def test_only_roots_of_calibrated_features_need_them_not_negative(priors):
     assert not P3DCClassifier().__sklearn_tags__().input_tags.positive_only
 
 
-@pytest.mark.parametrize("labels", [["a", "b", "a"], [3, 1, 3], [0.5, 1.0, 0.5], [True, False, True]])
+@pytest.mark.parametrize("labels", [["a", "b", "a"], [3, 1, 3], [2.0, 1.0, 2.0], [True, False, True]])
 @pytest.mark.parametrize("with_priors", [True, False])
 def test_what_is_saved_is_what_is_loaded(tmp_path, task, priors, labels, with_priors):
-    if labels == [0.5, 1.0, 0.5]:
-        labels = [2.0, 1.0, 2.0]
     support, _, queries, _ = task
     classifier = P3DCClassifier(priors if with_priors else None, alpha=0.2, beta=0.3, attention="unit", temperature=0.1)
     classifier.fit(support[:3], labels).save(tmp_path / "model.safetensors")
@@ -229,7 +232,7 @@ def test_a_file_from_a_newer_version_or_with_other_keys_is_refused_by_name(tmp_p
         (2, arrays, facts, "has version 2 of p3dc-classifier, but this p3dc reads version 1"),
         (1, arrays | {"extra": np.ones(1)}, facts, "has an unknown array: extra"),
         (1, arrays, facts | {"note": 1}, "has an unknown entry: note"),
-        (1, arrays, wrong, "has unknown parameters: sparkle"),
+        (1, arrays, wrong, "unknown parameters: sparkle"),
     ):
         write_arrays(path, "classifier", version, arrays_now, facts_now)
         with pytest.raises(InputError, match=sentence):
@@ -244,10 +247,63 @@ def test_a_truncated_model_is_refused(tmp_path, task):
         P3DCClassifier.load(path)
 
 
-def test_labels_of_other_types_cannot_be_saved(tmp_path):
-    classifier = P3DCClassifier().fit([[1.0, 0.0], [0.0, 1.0]], np.array(["a", "b"], dtype=object))
-    with pytest.raises(InputError, match="labels of type object cannot be saved"):
-        classifier.save(tmp_path / "model.safetensors")
+def test_labels_of_pandas_and_numbers_of_numpy_can_be_saved(tmp_path, task, priors):
+    classifier = P3DCClassifier(priors, n_nearest=np.int64(3), beta=np.float32(0.5), extrapolate=np.bool_(False))
+    classifier.fit(task[0], pd.Series(task[1], dtype=object)).save(tmp_path / "model.safetensors")
+    found = P3DCClassifier.load(tmp_path / "model.safetensors")
+    assert found.predict(task[2]).tolist() == classifier.predict(task[2]).tolist()
+    assert found.get_params()["n_nearest"] == 3
+
+
+def test_parameters_set_after_fit_wait_for_the_next(tmp_path, task, priors):
+    support, labels, queries, _ = task
+    classifier = P3DCClassifier(priors, beta=0.9, n_nearest=3).fit(support, labels)
+    scores, table = classifier.decision_function(queries), classifier.explain()
+    classifier.set_params(beta=0.0, n_nearest=1)
+    classifier.save(tmp_path / "model.safetensors")
+    assert classifier.explain().equals(table)
+    np.testing.assert_array_equal(
+        P3DCClassifier.load(tmp_path / "model.safetensors").decision_function(queries), scores
+    )
+
+
+def test_damaged_facts_are_refused(tmp_path, task, priors):
+    path = tmp_path / "model.safetensors"
+    P3DCClassifier(priors).fit(*task[:2]).save(path)
+    names = ["parameters", "classes", "class_type", "prior_names"]
+    arrays, facts = read_arrays(
+        path, "classifier", 1, required=["support", "labels", "prior_prototypes", "prior_counts"], facts=names
+    )
+    for change in (
+        {"class_type": "O"},
+        {"class_type": 5},
+        {"classes": ["one"]},
+        {"parameters": facts["parameters"] | {"alpha": "x"}},
+        {"parameters": facts["parameters"] | {"priors": [[1.0]]}},
+        {"prior_names": 5},
+    ):
+        write_arrays(path, "classifier", 1, arrays, facts | change)
+        with pytest.raises(InputError, match="is damaged"):
+            P3DCClassifier.load(path)
+
+
+@pytest.mark.parametrize("labels", [["a", None, "b"], ["a", 1, "b"], [0.0, np.nan, 1.0]])
+def test_labels_that_are_none_or_mixed_are_refused(task, labels):
+    with pytest.raises(ValueError, match="row 1 has|contains NaN"):
+        P3DCClassifier().fit(task[0][:3], np.array(labels, dtype=object))
+
+
+def test_partial_fit_keeps_to_one_type_of_label(task):
+    with pytest.raises(InputError, match="Use one type"):
+        P3DCClassifier().partial_fit(task[0][:2], [1, 2]).partial_fit(task[0][2:3], ["x"])
+
+
+def test_numbers_of_numpy_leave_float32_alone(task, priors):
+    numbers = {"alpha": np.float64(0.1), "beta": np.float64(0.5), "power": np.float64(0.5), "scale": np.float64(1.0)}
+    classifier = P3DCClassifier(priors, temperature=np.float64(0.1), **numbers)
+    classifier.fit(task[0].astype(np.float32), task[1])
+    assert classifier.calibrated_.dtype == np.float32
+    assert classifier.predict_proba(task[2].astype(np.float32)).dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -257,7 +313,10 @@ def test_labels_of_other_types_cannot_be_saved(tmp_path):
         ({"alpha": -0.1}, "outside the triangle"),
         ({"beta": float("nan")}, "beta is nan"),
         ({"n_nearest": 0}, "n_nearest is 0"),
-        ({"n_nearest": 1.5}, "n_nearest is 1.5"),
+        ({"n_nearest": 5.0}, "n_nearest is 5.0. It must be a whole number"),
+        ({"n_nearest": None}, "n_nearest is None"),
+        ({"alpha": "x"}, "alpha is 'x'"),
+        ({"scale": None}, "scale is None"),
         ({"power": -1}, "power is -1"),
         ({"scale": float("inf")}, "scale is inf"),
         ({"attention": "soft"}, "attention is 'soft'. It must be one of 'raw', 'unit', 'mean'"),
@@ -288,6 +347,17 @@ def test_bad_samples_are_refused_with_their_row(task, priors, value, sentence):
     support[2, 3] = value
     with pytest.raises(InputError, match=sentence):
         P3DCClassifier(priors).fit(support, task[1])
+
+
+def test_negative_samples_are_refused_under_any_power_but_one(task, priors):
+    for power in (0.3, 2.0):
+        with pytest.raises(InputError, match="Negative values in data"):
+            P3DCClassifier(priors, power=power).fit(task[0] - 5, task[1])
+    P3DCClassifier(priors, power=1).fit(task[0] - 5, task[1])
+
+
+def test_weights_may_miss_one_by_rounding(task, priors):
+    P3DCClassifier(priors, alpha=0.5 + 1e-12, beta=0.5).fit(*task[:2])
 
 
 def test_zeros_under_a_logarithm_are_refused(task, priors):

@@ -75,6 +75,34 @@ def test_evaluate_chooses_on_validation(p3dc, files, priors, validation):
     assert f"P3DC, 1 shot: α = {best.alpha:g}, β = {best.beta:g} (chosen on the validation classes)" in output
 
 
+def test_choosing_on_base_classes_is_refused(p3dc, files):
+    status, _, errors = p3dc("search", "--base", files["base"], "--validation", files["base"])
+    assert status == 2
+    assert "base and validation share 12 classes" in errors
+
+
+def test_extrapolation_is_there_for_the_asking(p3dc, files):
+    options = ["--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5, "--method", "p3dc"]
+    assert p3dc("evaluate", *options, "--alpha", 0.8, "--beta", 0.8, "--extrapolate")[0] == 0
+
+
+def test_an_interrupted_command_ends_with_130(p3dc, files, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("p3dc.cli.run", interrupt)
+    assert p3dc("evaluate", "--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5)[0] == 130
+
+
+def test_in_a_pipe_no_figure_is_cut_off(p3dc, files):
+    shots = [argument for n_shot in range(1, 13) for argument in ("--shot", n_shot)]
+    _, output, _ = p3dc(
+        "evaluate", "--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5, *shots
+    )
+    assert "…" not in output
+    assert output.count("±") == 4 * 12 + 3 * 12
+
+
 def test_search_lists_the_best_points(p3dc, files, tmp_path, priors, validation):
     status, output, _ = p3dc(
         "search", "--base", files["base"], "--validation", files["validation"], "--query", 5, "--tasks", 30,
@@ -113,6 +141,9 @@ def test_priors_are_built_and_merged_and_serve_as_base(p3dc, files, tmp_path, ba
         (["--method", "magic"], "there is no method 'magic'"),
         (["--attention", "loud"], "attention is 'loud'"),
         (["--base", "{novel}"], "base and novel share 8 classes"),
+        (["--base", "{unnamed}", "--novel", "{unnamed}"], "base and novel share 240 identical rows"),
+        (["--shot", "1", "--shot", "99"], "99 shots and 5 queries need 104 rows"),
+        (["--json", "{folder}"], "is a folder"),
         (["--validation", "{novel}"], "novel and validation share 8 classes"),
         (["--novel", "{folder}"], "holds no .parquet parts"),
         (["--novel", "{folder}/gone.npz"], "gone.npz does not exist"),
@@ -124,7 +155,9 @@ def test_priors_are_built_and_merged_and_serve_as_base(p3dc, files, tmp_path, ba
 def test_a_mistake_is_one_sentence_and_status_2(p3dc, files, tmp_path, arguments, sentence):
     folder = tmp_path / "empty"
     folder.mkdir()
-    filled = [argument.format(folder=folder, **files) for argument in arguments]
+    unnamed = FeatureSet.load(files["novel"])
+    FeatureSet(unnamed.features, unnamed.labels).save(tmp_path / "unnamed.npz")
+    filled = [argument.format(folder=folder, unnamed=tmp_path / "unnamed.npz", **files) for argument in arguments]
     options = ["--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5]
     status, _, errors = p3dc("evaluate", *options, *filled)
     assert status == 2

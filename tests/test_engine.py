@@ -69,7 +69,7 @@ def test_scores_and_predictions_are_those_of_the_plain_loop(
 
 
 @pytest.mark.parametrize("n_shot", [1, 5])
-def test_predictions_are_those_of_float64_where_float32_cannot_tell(n_shot, monkeypatch):
+def test_predictions_are_those_of_float64_where_float32_cannot_tell(n_shot):
     """Pairs of nearly equal rows make near ties, which float32 alone would decide by chance."""
     novel = make_features(5, 6, 40, dtype=np.float64)
     rng = np.random.default_rng(0)
@@ -80,20 +80,58 @@ def test_predictions_are_those_of_float64_where_float32_cannot_tell(n_shot, monk
     expected = plain_correct(plain_scores(features, tasks, priors, *points.T))
     scorer = TaskScorer(features, priors, *points.T)
     np.testing.assert_array_equal(scorer.correct(tasks), expected)
-    monkeypatch.setattr(engine, "TOO_CLOSE", 0.0)
+    scorer.too_close = 0.0
     assert (scorer.correct(tasks) != expected).any()
 
 
-@pytest.mark.parametrize("factor", [0.05, 20.0])
+@pytest.mark.parametrize("factor", [1e-25, 0.05, 20.0, 1e3, 1e12])
 def test_scores_are_precise_whatever_the_norm_of_the_features(factor):
     features, base = make_features(1, 6, 20, n_features=64), make_features(2, 9, 1, n_features=64)
-    rows, priors = features.features * np.float32(factor), base.features.astype(float) * factor
+    rows, priors = features.features.astype(float) * factor, base.features.astype(float) * factor
     tasks = sample_tasks(features.labels, n_shot=5, n_query=3, n_tasks=10, seed=0)
     points = grid(0.5)
     scorer = TaskScorer(rows, priors, *points.T)
     expected = plain_scores(rows, tasks, priors, *points.T)
-    np.testing.assert_allclose(scorer.scores(tasks), expected, rtol=0, atol=2e-5)
+    np.testing.assert_allclose(scorer.scores(tasks), expected, rtol=0, atol=1e-5)
     np.testing.assert_array_equal(scorer.correct(tasks), plain_correct(expected))
+
+
+@pytest.mark.parametrize("points", [[(500.0, -500.0), (1.0, 1.0)], [(500.0, -500.0)], [(-1.5, 1.0)]])
+def test_scores_are_precise_far_outside_the_triangle(points):
+    features, base = make_features(1, 6, 20, n_features=64), make_features(2, 9, 1, n_features=64)
+    priors, points = base.features.astype(float), np.array(points)
+    tasks = sample_tasks(features.labels, n_shot=3, n_query=5, n_tasks=30, seed=0)
+    scorer = TaskScorer(features.features, priors, *points.T)
+    expected = plain_scores(features.features, tasks, priors, *points.T)
+    np.testing.assert_allclose(scorer.scores(tasks), expected, rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(scorer.correct(tasks), plain_correct(expected))
+
+
+def test_corners_that_cancel_are_decided_in_float64():
+    """With this prior s points away from x, so that half of each is nothing."""
+    features = make_features(1, 6, 20, n_features=8).features.astype(float)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    tasks = sample_tasks(np.repeat(np.arange(6), 20), n_shot=1, n_query=5, n_tasks=20, seed=0)
+    priors = -2 * features.mean(axis=0, keepdims=True)
+    points = np.array([[0.5, 0.0], [0.0, 0.5]])
+    options = {"power": 1.0, "n_nearest": 1}
+    scorer = TaskScorer(features, priors, *points.T, **options)
+    expected = plain_correct(plain_scores(features, tasks, priors, *points.T, **options))
+    np.testing.assert_array_equal(scorer.correct(tasks), expected)
+
+
+def test_features_beyond_float64_are_refused(novel, priors):
+    with pytest.raises(InputError, match="Multiply them to come nearer to 1"):
+        TaskScorer(novel.features.astype(float) * 1e200, priors.prototypes, [0.0], [0.9])
+
+
+def test_a_fine_grid_is_cut_into_chunks_too(novel, priors, monkeypatch):
+    sizes = []
+    whole = TaskScorer._score
+    monkeypatch.setattr(TaskScorer, "_score", lambda self, tasks: sizes.append(len(tasks)) or whole(self, tasks))
+    tasks = sample_tasks(novel.labels, n_query=5, n_tasks=300, seed=0)
+    TaskScorer(novel.features, priors.prototypes, *grid(0.02).T).correct(tasks)
+    assert max(sizes) * 5 * 25 * len(grid(0.02)) * 4 <= engine.CHUNK_BYTES
 
 
 def test_the_sizes_of_chunks_and_tables_change_nothing(novel, priors, monkeypatch):

@@ -52,6 +52,27 @@ def test_evaluation_leaves_any_classifier_as_it_was(novel):
     np.testing.assert_array_equal(fitted.coef_, before)
 
 
+class Column(Constant):
+    """Predicts a column, as some libraries do."""
+
+    def predict(self, X):
+        return super().predict(X)[:, None]
+
+
+class Strings(Constant):
+    def predict(self, X):
+        return super().predict(X).astype(str)
+
+
+def test_a_column_of_predictions_counts_once(novel):
+    np.testing.assert_allclose(evaluate(Column(), novel, n_query=5, n_tasks=3).accuracy, 0.2)
+
+
+def test_predictions_that_are_no_labels_are_refused(novel):
+    with pytest.raises(InputError, match="Strings predicts shape .* one of the labels that it was fitted to"):
+        evaluate(Strings(), novel, n_query=5, n_tasks=3)
+
+
 def test_anything_with_fit_and_predict_can_be_evaluated(novel):
     scores = evaluate(Constant(), novel, n_query=5, n_tasks=20)
     np.testing.assert_allclose(scores.accuracy, 0.2)
@@ -63,6 +84,18 @@ def test_evaluation_leaves_the_classifier_as_it_was(novel):
     before = fitted.predict(novel.features)
     evaluate(fitted, novel, n_query=5, n_tasks=3)
     np.testing.assert_array_equal(fitted.predict(novel.features), before)
+
+
+def test_any_classifier_is_given_float32_for_float16(novel):
+    seen = set()
+
+    class Recording(Constant):
+        def fit(self, X, y):
+            seen.add(X.dtype)
+            super().fit(X, y)
+
+    evaluate(Recording(), FeatureSet(novel.features.astype(np.float16), novel.labels), n_query=5, n_tasks=2)
+    assert seen == {np.dtype(np.float32)}
 
 
 def test_float16_features_are_evaluated_like_float32(novel, priors):

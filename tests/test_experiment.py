@@ -50,9 +50,19 @@ def test_progress_runs_once_from_start_to_end(priors, validation, novel):
     assert told == [(40, 120), (80, 120), (120, 120)]
 
 
-def test_choosing_on_novel_classes_is_refused(priors, novel):
-    with pytest.raises(InputError, match="novel and validation share 8 classes"):
-        run(Protocol(**SMALL), 1, priors=priors, validation=novel, novel=novel)
+def test_the_search_has_the_settings_of_the_classifier(priors, validation, novel):
+    settings = {"n_nearest": 2, "power": 1.0, "scale": 0.3}
+    found = run(
+        Protocol(**SMALL, methods=["p3dc"], settings=settings), 1, priors=priors, validation=validation, novel=novel
+    )
+    assert found.choices["P3DC"].search.settings == settings | {"attention": "raw"}
+    expected = search(priors, validation, **settings, **SMALL)
+    np.testing.assert_array_equal(found.choices["P3DC"].search.accuracy, expected.accuracy)
+
+
+def test_unknown_attentions_are_refused():
+    with pytest.raises(InputError, match="attention is 'loud'"):
+        Protocol(methods=["nn"], attentions=["loud"])
 
 
 def test_unknown_methods_are_refused():

@@ -1,3 +1,5 @@
+import copy
+import json
 import os
 import pickle
 import zipfile
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from p3dc import FeatureSet
+from p3dc import FeatureSet, Priors, features
 from p3dc.errors import InputError
 from p3dc.features import stream_features
 
@@ -48,6 +50,133 @@ def test_labels_without_names_are_sorted_and_numbered():
     features = FeatureSet(np.ones((4, 2)), [30, 5, 30, 100])
     assert features.class_names == ("5", "30", "100")
     assert features.labels.tolist() == [1, 0, 1, 2]
+
+
+def test_features_cannot_be_changed_so_copies_are_free(novel):
+    assert copy.deepcopy(novel) is novel
+    with pytest.raises(ValueError, match="read-only"):
+        novel.features[0, 0] = 1
+
+
+def test_features_out_of_a_pickle_cannot_be_changed_either(novel):
+    named = FeatureSet(novel.features, novel.labels, novel.class_names, [str(i) for i in range(len(novel))])
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        found = pickle.loads(pickle.dumps(named, protocol))
+        assert_equal(found, named)
+        for array in (found.features, found.labels, found.ids):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 1
+
+
+def test_labels_may_be_objects_of_one_type():
+    for labels in (["b", "a"], [2, 1], [np.int64(2), np.int64(1)], [2.5, 1.5]):
+        found = FeatureSet(np.ones((2, 2)), np.array(labels, dtype=object))
+        assert_equal(found, FeatureSet(np.ones((2, 2)), labels))
+
+
+@pytest.mark.parametrize("folder", ["_temporary", ".hidden", "a/_temporary/0", "a/.b"])
+def test_hidden_and_temporary_parts_are_skipped(tmp_path, novel, folder):
+    whole = tmp_path / ".work" / "_set"  # what the folder itself is called does not matter
+    for place in ("year=2020", folder):
+        (whole / place).mkdir(parents=True)
+        novel.save(whole / place / "part.parquet")
+    (whole / "empty.parquet").mkdir()
+    assert_equal(FeatureSet.load(whole), novel)
+
+
+def write_part(path, values, kind, labels=("a", "b")):
+    column = pa.array(values, pa.list_(kind))
+    pq.write_table(pa.table({"embedding": column, "label": pa.array(list(labels))}), path)
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "common"),
+    [
+        (pa.int32(), pa.float32(), np.float64),
+        (pa.float32(), pa.int32(), np.float64),
+        (pa.int8(), pa.uint8(), np.float64),
+        (pa.float16(), pa.float32(), np.float32),
+        (pa.float32(), pa.float64(), np.float64),
+        (pa.float16(), pa.float16(), np.float16),
+    ],
+)
+def test_parts_of_different_numbers_meet_in_a_type_that_holds_both(tmp_path, one, two, common):
+    for part, kind in {"1": one, "2": two}.items():
+        rows = [[1, 2], [3, 4]] if pa.types.is_integer(kind) else np.array([[0.5, 1.5], [2.5, 3.5]], np.float16)
+        write_part(tmp_path / f"{part}.parquet", list(rows), kind)
+    found = FeatureSet.load(tmp_path)
+    assert found.features.dtype == common
+    expected = [[1, 2], [3, 4]] if pa.types.is_integer(one) else [[0.5, 1.5], [2.5, 3.5]]
+    assert found.features[:2].tolist() == expected
+    assert {rows.dtype.kind for rows, _, _ in stream_features(tmp_path)} == {"f"}
+
+
+def test_parts_with_numbers_and_text_for_labels_fit_together(tmp_path):
+    write_part(tmp_path / "1.parquet", [[1.0], [2.0]], pa.float32(), [1, 10])
+    write_part(tmp_path / "2.parquet", [[3.0], [4.0]], pa.float32(), ["1", "2"])
+    assert FeatureSet.load(tmp_path).class_names == ("1", "10", "2")
+    priors = Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(tmp_path))
+    assert priors.class_names == ("1", "10", "2")
+    assert priors.prototypes.tolist() == [[2], [2], [4]]
+
+
+@pytest.mark.parametrize("group", [2048, 10**6])
+def test_memory_of_a_stream_does_not_grow_with_the_file(tmp_path, rng, group):
+    """Neither with the number of row groups nor with their length."""
+    peaks = []
+    for n_rows in (8_192, 65_536):
+        rows = pa.FixedSizeListArray.from_arrays(pa.array(rng.random(n_rows * 128, dtype=np.float32)), 128)
+        table = pa.table({"embedding": rows, "label": pa.array(rng.integers(0, 9, n_rows))})
+        path = tmp_path / f"{n_rows}.parquet"
+        pq.write_table(table, path, row_group_size=group, use_dictionary=False)
+        del rows, table
+        before, peak = pa.total_allocated_bytes(), 0
+        for _ in stream_features(path):
+            peak = max(peak, pa.total_allocated_bytes() - before)
+        peaks.append(peak)
+    assert peaks[1] < 1.3 * peaks[0]
+    assert peaks[1] < 0.4 * 65_536 * 128 * 4
+
+
+def test_the_format_of_a_file_is_asked_once(tmp_path, novel, monkeypatch):
+    asked = []
+    real = features._format_of
+    monkeypatch.setattr(features, "_format_of", lambda path: (asked.append(path), real(path))[1])
+    for ending in ("npz", "parquet"):
+        novel.save(tmp_path / f"set.{ending}")
+        FeatureSet.load(tmp_path / f"set.{ending}")
+        list(stream_features(tmp_path / f"set.{ending}"))
+    assert len(asked) == 4
+
+
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", np.longdouble])
+def test_numbers_that_parquet_lacks_are_saved_as_others(tmp_path, dtype):
+    rows = np.array([[0.5, 1.5], [2.5, 3.5]], dtype)
+    for ending in ("npz", "parquet"):
+        FeatureSet(rows, ["a", "b"]).save(tmp_path / f"set.{ending}")
+        np.testing.assert_array_equal(FeatureSet.load(tmp_path / f"set.{ending}").features, rows)
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_half_characters_are_refused_on_save(tmp_path, ending):
+    for some in (FeatureSet([[1.0]], ["\ud800"]), FeatureSet([[1.0]], ["a"], ids=["\ud800"])):
+        with pytest.raises(InputError, match="half a character"):
+            some.save(tmp_path / f"set.{ending}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet", "plk"])
+def test_a_sentence_about_content_names_the_file(tmp_path, ending):
+    path = tmp_path / f"set.{ending}"
+    if ending == "npz":
+        np.savez(path, features=[[1.0], [np.nan]], labels=[0, 0])
+    elif ending == "parquet":
+        write_part(path, [[1.0], [np.nan]], pa.float32())
+    else:
+        path.write_bytes(pickle.dumps({"a": [[1.0], [np.nan]]}))
+    for read in (FeatureSet.load, lambda path: Priors.from_features(FeatureSet.load(path))):
+        with pytest.raises(InputError, match=rf"set\.{ending}: features row 1 has NaN at feature 0"):
+            read(path)
 
 
 def test_a_folder_of_parts_is_one_set(tmp_path, novel):
@@ -113,6 +242,20 @@ def test_legacy_pickles_keep_the_order_of_their_classes(tmp_path):
         ({"features": [[1.0]], "labels": ["a"], "class_names": ["a"]}, "numbers from 0 to 0"),
         ({"features": [[1.0]], "labels": [0], "class_names": ["a", "a"]}, "'a' twice"),
         ({"features": [[1.0]], "labels": [0], "ids": ["x", "y"]}, r"ids have shape \(2,\)"),
+        ({"features": [[1.0], [2.0]], "labels": ["a", None]}, "row 1 has None for its label"),
+        ({"features": [[1.0], [2.0]], "labels": [1, None]}, "row 1 has None for its label"),
+        ({"features": [[1.0], [2.0]], "labels": [1.0, np.nan]}, "row 1 has nan for its label"),
+        ({"features": [[1.0], [2.0]], "labels": np.array(["a", np.nan], dtype=object)}, "row 1 has nan for its label"),
+        ({"features": [[1.0], [2.0]], "labels": ["a", 1]}, "row 1 has 1 for its label, but row 0 has 'a'"),
+        ({"features": [[1.0], [2.0]], "labels": [b"a", b"b"]}, "row 0 has b'a' for its label"),
+        ({"features": [[1.0], [2.0]], "labels": np.array([b"a", b"b"])}, r"labels are of type \|S1"),
+        ({"features": [[1.0], [2.0]], "labels": [[1], [1, 2]]}, "labels are lists of different lengths"),
+        ({"features": [[1.0], [2.0]], "labels": ["a", "b"], "ids": ["x", None]}, "row 1 has None for its id"),
+        ({"features": [[1.0]], "labels": [0], "class_names": [None]}, "class_names has None at place 0"),
+        ({"features": [[1.0]], "labels": [0], "class_names": [b"a"]}, "class_names has b'a' at place 0"),
+        ({"features": [[1.0]], "labels": [0], "class_names": "a"}, "class_names is 'a'. Give a list of names"),
+        ({"features": [[1.0]], "labels": [0], "class_names": 1}, "class_names is 1. Give a list of names"),
+        ({"features": [[1.0]], "labels": [0], "class_names": np.array("a")}, r"class_names have shape \(\)"),
     ],
 )
 def test_bad_sets_are_refused_in_one_sentence(arguments, sentence):
@@ -218,3 +361,107 @@ def test_saving_into_a_missing_folder_leaves_nothing_behind(tmp_path, novel):
     with pytest.raises(InputError, match="gone is not a folder. Make it first"):
         novel.save(tmp_path / "gone" / "set.npz")
     assert list(tmp_path.iterdir()) == []
+
+
+def npy(header, content=b""):
+    """An array file whose header says what it likes."""
+    text = repr(header).encode().ljust(118) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + content
+
+
+def test_an_npz_that_cannot_be_read_is_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "set.npz"
+    for header in (
+        {"descr": "<f4", "fortran_order": False, "shape": (2**50, 4)},
+        {"descr": "<f4", "fortran_order": False, "shape": (2**62, 2**62)},
+        {"descr": "<f4", "fortran_order": False, "shape": (-4, 4)},
+        {"descr": "nonsense", "fortran_order": False, "shape": (1, 1)},
+        {"descr": "|O", "fortran_order": False, "shape": (1, 1)},
+        {"shape": 3},
+    ):
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("features.npy", npy(header, b"A" * 8))
+            file.writestr("labels.npy", npy({"descr": "<i8", "fortran_order": False, "shape": (1,)}, bytes(8)))
+        with pytest.raises(InputError, match=r"set\.npz is damaged or cannot be read \(.+\)"):
+            FeatureSet.load(path)
+
+
+@pytest.mark.parametrize(("flag", "method"), [(1, 0), (0, 97), (0, 8)], ids=["encrypted", "unknown", "not deflated"])
+def test_an_npz_packed_in_an_unknown_way_is_refused(tmp_path, novel, flag, method):
+    path = tmp_path / "set.npz"
+    novel.save(path)
+    content = bytearray(path.read_bytes())
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        start = content.find(mark)
+        content[start + offset] |= flag
+        content[start + offset + 2] = method
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"set\.npz is damaged or cannot be read \(.+\)"):
+        FeatureSet.load(path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "sentence"),
+    [
+        ({"class_names": np.array("a")}, r"class_names have shape \(\)"),
+        ({"class_names": np.array([["a", "b"]])}, r"class_names have shape \(1, 2\)"),
+        ({"class_names": np.array([b"a"])}, "class_names has b'a' at place 0"),
+        ({"labels": np.zeros((1, 1), dtype=int)}, r"labels have shape \(1, 1\)"),
+        ({"labels": np.array(0)}, r"labels have shape \(\)"),
+        ({"ids": np.array(["a", "b"])}, r"ids have shape \(2,\)"),
+        ({"features": np.array(1.0)}, "must have two axes"),
+    ],
+)
+def test_an_npz_of_wrong_shapes_is_refused(tmp_path, arrays, sentence):
+    np.savez(tmp_path / "set.npz", **{"features": np.ones((1, 2)), "labels": np.zeros(1, dtype=int)} | arrays)
+    with pytest.raises(InputError, match=rf"set\.npz: .*{sentence}"):
+        FeatureSet.load(tmp_path / "set.npz")
+
+
+@pytest.mark.parametrize("names", ["[", "5", '{"a": 1}', "[1]", '"ab"', "[" * 100_000, b"\xff"])
+def test_class_names_in_parquet_that_are_no_list_of_names_are_refused(tmp_path, names):
+    schema = pa.schema([("embedding", pa.list_(pa.float32())), ("label", pa.string())])
+    table = pa.table([[[1.0]], ["a"]], schema=schema.with_metadata({b"p3dc.class_names": names}))
+    pq.write_table(table, tmp_path / "set.parquet")
+    with pytest.raises(InputError, match=r"has metadata p3dc\.class_names that are not a JSON list of names"):
+        FeatureSet.load(tmp_path / "set.parquet")
+
+
+@pytest.mark.parametrize("read", [FeatureSet.load, lambda path: list(stream_features(path))])
+@pytest.mark.parametrize(
+    ("names", "columns", "sentence"),
+    [
+        (["embedding", "label", "label"], [[[1.0]], ["a"], ["b"]], "has 2 columns 'label'. Rename all but one"),
+        (["embedding", "embedding", "label"], [[[1.0]], [[1.0]], ["b"]], "has 2 columns 'embedding'"),
+        (["embedding", "label", "id", "id"], [[[1.0]], ["a"], ["x"], ["y"]], "has 2 columns 'id'"),
+        (["embedding", "label"], [[[1.0]], [["a"]]], "has a column 'label' of type list<.*It must be text or numbers"),
+        (["embedding", "label"], [[[1.0]], [{"a": 1}]], "has a column 'label' of type struct"),
+        (["embedding", "label"], [[[1.0]], [b"a"]], "has a column 'label' of type binary"),
+        (["embedding", "label"], [[[1.0], [2.0]], [1.0, float("nan")]], "row 1 has NaN for its label"),
+        (["embedding", "label", "id"], [[[1.0]], ["a"], [["x"]]], "has a column 'id' of type list"),
+    ],
+)
+def test_columns_that_say_nothing_are_refused(tmp_path, read, names, columns, sentence):
+    pq.write_table(pa.table([pa.array(column) for column in columns], names=names), tmp_path / "set.parquet")
+    with pytest.raises(InputError, match=rf"set\.parquet.* {sentence}"):
+        read(tmp_path / "set.parquet")
+
+
+def test_parts_with_and_without_ids_do_not_fit_together(tmp_path):
+    FeatureSet([[1.0]], ["a"], ids=["x"]).save(tmp_path / "1.parquet")
+    FeatureSet([[1.0]], ["a"]).save(tmp_path / "2.parquet")
+    with pytest.raises(InputError, match="has parts with ids and parts without"):
+        FeatureSet.load(tmp_path)
+
+
+def test_a_part_without_rows_passes_whatever_its_types(tmp_path):
+    write_part(tmp_path / "1.parquet", [[1.0], [2.0]], pa.float32())
+    pq.write_table(pa.table({"embedding": pa.array([], pa.null())}), tmp_path / "0.parquet")
+    assert len(FeatureSet.load(tmp_path)) == 2
+    assert len(list(stream_features(tmp_path))) == 1
+
+
+def test_class_names_may_be_kept_by_parquet(tmp_path):
+    FeatureSet([[1.0]], [1], ["b", "a"]).save(tmp_path / "set.parquet")
+    assert json.loads(pq.read_schema(tmp_path / "set.parquet").metadata[b"p3dc.class_names"]) == ["b", "a"]
+    assert FeatureSet.load(tmp_path / "set.parquet").class_names == ("b", "a")

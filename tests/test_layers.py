@@ -11,6 +11,7 @@ ORDER = [
     "checks",
     "files",
     "legacy",
+    "parquet",
     "features",
     "priors",
     "tasks",
@@ -23,6 +24,7 @@ ORDER = [
     "experiment",
     "report",
     "demo",
+    "reproduce",
     "cli",
     "__main__",
 ]

@@ -155,6 +155,12 @@ def test_a_vector_of_zeros_stays_as_it_is():
     np.testing.assert_array_equal(method.l2_normalize(np.zeros((2, 3))), np.zeros((2, 3)))
 
 
+@pytest.mark.parametrize("factor", [1e-9, 1e9])
+def test_short_and_long_vectors_get_length_one(rng, factor):
+    lengths = np.linalg.norm(method.l2_normalize(factor * gamma(rng, 3, 4)), axis=1)
+    np.testing.assert_allclose(lengths, 1)
+
+
 def test_absent_samples_have_no_say(rng):
     calibrated, queries = method.l2_normalize(gamma(rng, 2, 3, 6)), gamma(rng, 4, 6)
     present = np.array([[True, True, False], [True, True, True]])

@@ -1,5 +1,8 @@
 import copy
+import json
 import os
+import pickle
+import struct
 import tracemalloc
 
 import numpy as np
@@ -102,14 +105,56 @@ def test_an_array_serves_as_priors(priors):
     assert as_priors([[1.0, 2.0]]).class_names == ("0",)
 
 
+def test_priors_out_of_a_pickle_cannot_be_changed_either(priors):
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        found = pickle.loads(pickle.dumps(priors, protocol))
+        assert_equal(found, priors)
+        for array in (found.prototypes, found.counts):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 1
+
+
+def test_empty_batches_pass():
+    batches = [(np.ones((0, 2)), []), ([[1.0, 2.0]], ["a"]), (np.ones((0, 2)), np.array([], dtype=int)), ([], [])]
+    assert Priors.from_batches(batches).class_names == ("a",)
+    with pytest.raises(InputError, match="no rows to average"):
+        Priors.from_batches([([], [])])
+
+
+def test_where_some_labels_are_text_all_are():
+    batches = [([[1.0]], [10]), ([[3.0]], ["10"]), ([[5.0]], ["9"]), ([[7.0]], [9])]
+    priors = Priors.from_batches(batches)
+    assert priors.class_names == ("10", "9")
+    assert priors.prototypes.tolist() == [[2.0], [6.0]]
+    assert priors.counts.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentence"),
+    [
+        (["a", None], "row 1 has None for its label"),
+        ([1.0, np.nan], "row 1 has nan for its label"),
+        (["a", 1], "row 1 has 1 for its label, but row 0 has 'a'"),
+        ([[1], [2]], r"labels have shape \(2, 1\)"),
+    ],
+)
+def test_batches_with_labels_that_say_nothing_are_refused(labels, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Priors.from_batches([(np.ones((2, 3)), labels)])
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        ({"prototypes": [[1.0]], "class_names": 5}, "class_names is 5. Give a list of names"),
+        ({"prototypes": [[1.0]], "class_names": "a"}, "class_names is 'a'. Give a list of names"),
+        ({"prototypes": [[1.0]], "class_names": [None]}, "class_names has None at place 0"),
+        ({"prototypes": [[1.0]], "class_names": [b"a"]}, "class_names has b'a' at place 0"),
         ({"prototypes": [[1.0, np.nan]]}, "prototypes row 0 has NaN"),
         ({"prototypes": [[1.0, 1.0], [0.0, 0.0]]}, "prototypes row 1 is all zeros"),
         ({"prototypes": np.ones((0, 3))}, "prototypes are empty"),
         ({"prototypes": [1.0]}, "must have two axes"),
-        ({"prototypes": [[1.0]], "class_names": ["a", "b"]}, "2 names for 1 prototypes"),
+        ({"prototypes": [[1.0]], "class_names": ["a", "b"]}, "2 names for 1 classes"),
         ({"prototypes": [[1.0], [2.0]], "class_names": ["a", "a"]}, "'a' twice"),
         ({"prototypes": [[1.0]], "counts": [0]}, "whole numbers, 1 or more"),
         ({"prototypes": [[1.0]], "counts": [1.5]}, "whole numbers, 1 or more"),
@@ -158,3 +203,37 @@ def test_damaged_and_foreign_files_are_refused(tmp_path, priors):
     write_arrays(path, "priors", 1, {"prototypes": np.ones((1, 2))}, [])
     with pytest.raises(InputError, match="no table of facts"):
         Priors.load(path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "names", "sentence"),
+    [
+        ({"prototypes": np.ones((1, 2))}, 5, "class_names is 5"),
+        ({"prototypes": np.ones((1, 2))}, [None], "class_names has None at place 0"),
+        ({"prototypes": np.ones((1, 2))}, ["a", "b"], "2 names for 1 classes"),
+        ({"prototypes": np.ones(2)}, ["a"], "must have two axes"),
+        ({"prototypes": np.ones((1, 2), dtype=np.complex64)}, ["a"], "real numbers"),
+        ({"prototypes": np.ones((1, 2)), "counts": np.ones((1, 1), dtype=int)}, ["a"], "counts must be"),
+        ({"prototypes": np.full((1, 2), np.nan)}, ["a"], "has NaN"),
+    ],
+)
+def test_files_of_priors_that_make_no_sense_are_named(tmp_path, arrays, names, sentence):
+    path = tmp_path / "priors.safetensors"
+    write_arrays(path, "priors", 1, arrays, {"class_names": names})
+    with pytest.raises(InputError, match=rf"priors\.safetensors: .*{sentence}"):
+        Priors.load(path)
+
+
+def test_prototypes_in_bfloat16_are_refused(tmp_path):
+    entry = {"dtype": "BF16", "shape": [1, 2], "data_offsets": [0, 4]}
+    facts = {"format": "p3dc-priors", "version": "1", "facts": json.dumps({"class_names": ["a"]})}
+    header = json.dumps({"__metadata__": facts, "prototypes": entry}).encode()
+    (tmp_path / "priors.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"\x80\x3f\x80\x3f")
+    with pytest.raises(InputError, match="is damaged or is not a safetensors file"):
+        Priors.load(tmp_path / "priors.safetensors")
+
+
+def test_names_of_half_characters_are_refused_on_save(tmp_path):
+    with pytest.raises(InputError, match="half a character"):
+        Priors([[1.0]], ["\ud800"]).save(tmp_path / "priors.safetensors")
+    assert list(tmp_path.iterdir()) == []

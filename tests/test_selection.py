@@ -54,10 +54,18 @@ def test_a_single_task_has_no_interval(validation, priors):
     assert np.isnan(search(priors, validation, n_query=5, n_tasks=1, step=0.5).interval).all()
 
 
-@pytest.mark.parametrize("step", [0, -0.1, 0.3, 2])
-def test_steps_that_do_not_divide_the_triangle_are_refused(step):
-    with pytest.raises(InputError, match="It must divide 1 into equal parts"):
+@pytest.mark.parametrize("step", [0, -0.1, 2])
+def test_steps_that_lead_nowhere_are_refused(step):
+    with pytest.raises(InputError, match="It must be more than 0 and at most 1"):
         grid(step)
+
+
+def test_a_step_need_not_divide_the_triangle():
+    points = grid(0.3, margin=0.3)
+    assert points.min() == pytest.approx(-0.3)
+    assert np.unique(np.round(points[:, 0] / 0.3)).tolist() == list(range(-1, 6))
+    assert (points.sum(axis=1) <= 1.3 + 1e-9).all()
+    assert len(grid(0.3)) == 10
 
 
 def test_negative_margins_are_refused():
@@ -77,3 +85,10 @@ def test_numbered_classes_are_told_apart_by_their_rows(validation, novel):
     copied = FeatureSet(np.vstack([novel.features[:3], two.features[5:6]]).astype(np.float64), [0, 0, 1, 1])
     with pytest.raises(InputError, match="validation and novel share 4 identical rows"):
         check_disjoint(validation=copied, novel=two)
+
+
+def test_a_stray_duplicate_is_let_pass(validation, novel):
+    rows = np.vstack([validation.features, novel.features[:1]])
+    check_disjoint(
+        validation=FeatureSet(rows, np.arange(len(rows)) % 4), novel=FeatureSet(novel.features, novel.labels)
+    )

@@ -3,6 +3,8 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,7 @@ from p3dc.method import ATTENTIONS
 Floats = npt.NDArray[np.floating]
 
 BLOCK_BYTES = 2**24
+KEPT_TYPES = (np.float16, np.float32, np.float64)
 
 
 def row_blocks(rows: Floats) -> Iterator[tuple[int, Floats]]:
@@ -28,16 +31,23 @@ def as_rows(rows: npt.ArrayLike, what: str) -> Floats:
         array = np.asarray(rows)
     except ValueError:
         raise InputError(f"{what} are rows of different lengths. Extract all of them with the same backbone.") from None
-    if array.dtype.kind in "iub":
-        array = array.astype(np.float64)
-    if array.dtype.kind != "f":
+    if array.dtype.kind not in "fiub":
         raise InputError(f"{what} are of type {array.dtype}. They must be real numbers.")
+    if array.dtype not in KEPT_TYPES:
+        array = array.astype(np.float64)
     if array.ndim != 2:
         raise InputError(f"{what} have shape {array.shape}. They must have two axes: one row a sample.")
     if 0 in array.shape:
         raise InputError(f"{what} are empty: {array.shape[0]} rows of {array.shape[1]} features. Add at least one row.")
     check_finite(array, what)
     return array
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view of an array that cannot be written to."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
 
 
 def check_finite(rows: Floats, what: str) -> None:
@@ -73,7 +83,7 @@ def check_power(rows: Floats, power: float, what: str) -> None:
     if power == 1:
         return
     for start, block in row_blocks(rows):
-        bad = np.argwhere(block <= 0 if power <= 0 else block < 0)
+        bad = np.argwhere(block <= 0 if power == 0 else block < 0)
         if len(bad):
             row, feature = bad[0]
             got = f"{what} row {start + row} has {block[row, feature]:.6g} at feature {feature}"
@@ -85,11 +95,54 @@ def check_power(rows: Floats, power: float, what: str) -> None:
             raise InputError(f"{got}, and power={power:g} needs positive features. Use power=0.5 or power=1.")
 
 
-def as_names(names: Iterable[object], n_classes: int, what: str) -> tuple[str, ...]:
-    """Return class names as strings, one for each class and none twice."""
-    strings = tuple(map(str, names))
-    if len(strings) != n_classes:
-        raise InputError(f"class_names has {len(strings)} names for {n_classes} {what}. Give one for each.")
+def as_labels(labels: npt.ArrayLike, n_rows: int | None = None, what: str = "label") -> npt.NDArray[Any]:
+    """Return labels, or ids, as an array of text or of numbers: one for each row, none missing, all of one type."""
+    try:
+        array = np.asarray(_as_given(labels))
+    except ValueError:
+        raise InputError(f"{what}s are lists of different lengths. Give one {what} a row.") from None
+    if array.ndim != 1 or n_rows not in (None, len(array)):
+        rows = "" if n_rows is None else f", but there are {n_rows} rows"
+        raise InputError(f"{what}s have shape {array.shape}{rows}. Give one {what} a row.")
+    if array.dtype.kind in "OT":
+        values = array.tolist()
+        for row, value in enumerate(values):
+            if not isinstance(value, str | int | float | np.number) or value != value:
+                raise InputError(f"row {row} has {value!r:.40} for its {what}. Fill in text or a number.")
+            if isinstance(value, str) != isinstance(values[0], str):
+                raise InputError(
+                    f"row {row} has {value!r:.40} for its {what}, but row 0 has {values[0]!r:.40}. "
+                    f"Give all {what}s as text or all as numbers."
+                )
+        array = np.array(values)
+    if array.dtype.kind not in "Uiufb":
+        raise InputError(f"{what}s are of type {array.dtype}. They must be text or numbers.")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise InputError(f"row {row} has {array[row]} for its {what}. Fill in text or a number.")
+    return array
+
+
+def _as_given(values: npt.ArrayLike) -> npt.ArrayLike:
+    """Keep NumPy from turning the numbers of a mixed list into text."""
+    if isinstance(values, list | tuple) and any(isinstance(value, str | bytes | None) for value in values):
+        return np.fromiter(values, dtype=object, count=len(values))
+    return values
+
+
+def as_names(names: Iterable[object], n_classes: int | None = None) -> tuple[str, ...]:
+    """Return class names as strings, none of them missing or there twice, and as many as there are classes."""
+    if isinstance(names, np.ndarray) and names.ndim != 1:
+        raise InputError(f"class_names have shape {names.shape}. Give a list of names.")
+    if isinstance(names, str | bytes | dict) or not isinstance(names, Iterable):
+        raise InputError(f"class_names is {names!r:.40}. Give a list of names.")
+    listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
+    for place, name in enumerate(listed):
+        if not isinstance(name, str | int | float | np.number | np.bool_) or name != name:
+            raise InputError(f"class_names has {name!r:.40} at place {place}. Names must be text.")
+    if n_classes not in (None, len(listed)):
+        raise InputError(f"class_names has {len(listed)} names for {n_classes} classes. Give one for each.")
+    strings = tuple(map(str, listed))
     repeated = [name for name, times in Counter(strings).items() if times > 1]
     if repeated:
         raise InputError(f"class_names has {repeated[0]!r} twice. Give each class its own name.")
@@ -105,11 +158,16 @@ def check_same_width(left: Floats, left_name: str, right: Floats, right_name: st
         )
 
 
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a real number, neither NaN nor infinity."""
+    return isinstance(value, Real) and math.isfinite(value)
+
+
 def check_point(alpha: float, beta: float, *, extrapolate: bool) -> None:
     """Refuse weights outside the triangle, unless they were asked for."""
     for name, weight in (("alpha", alpha), ("beta", beta)):
-        if not math.isfinite(weight):
-            raise InputError(f"{name} is {weight}. It must be a finite number.")
+        if not is_number(weight):
+            raise InputError(f"{name} is {weight!r}. It must be a finite number.")
     if not extrapolate and (min(alpha, beta) < 0 or alpha + beta > 1 + 1e-9):
         raise InputError(
             f"alpha={alpha:g} and beta={beta:g} lie outside the triangle alpha >= 0, beta >= 0, alpha + beta <= 1. "
@@ -117,12 +175,19 @@ def check_point(alpha: float, beta: float, *, extrapolate: bool) -> None:
         )
 
 
+def check_count(name: str, number: Any, least: int) -> None:
+    """Refuse what is no whole number, or too small."""
+    if not isinstance(number, Integral):
+        raise InputError(f"{name} is {number!r}. It must be a whole number, {least} or more.")
+    if number < least:
+        raise InputError(f"{name} is {number}. It must be at least {least}.")
+
+
 def check_settings(*, n_nearest: int, power: float, scale: float, attention: str) -> None:
     """Refuse settings of the method that mean nothing."""
-    if n_nearest != int(n_nearest) or n_nearest < 1:
-        raise InputError(f"n_nearest is {n_nearest}. It must be a whole number, 1 or more.")
+    check_count("n_nearest", n_nearest, 1)
     for name, value in (("power", power), ("scale", scale)):
-        if not math.isfinite(value) or value < 0:
-            raise InputError(f"{name} is {value}. It must be a finite number, 0 or more.")
+        if not is_number(value) or value < 0:
+            raise InputError(f"{name} is {value!r}. It must be a finite number, 0 or more.")
     if attention not in ATTENTIONS:
         raise InputError(f"attention is {attention!r}. It must be one of {', '.join(map(repr, ATTENTIONS))}.")

@@ -1,8 +1,8 @@
 """The method as a scikit-learn estimator."""
 
 import os
+import re
 import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p3dc import method
 from p3dc.checks import (
+    as_labels,
     check_directions,
     check_finite,
     check_point,
@@ -21,6 +22,7 @@ from p3dc.checks import (
     check_same_width,
     check_settings,
     first_empty,
+    is_number,
 )
 from p3dc.errors import InputError
 from p3dc.files import read_arrays, write_arrays
@@ -179,8 +181,11 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             outside = np.setdiff1d(labels, classes).tolist()
             raise InputError(f"y has labels outside classes: {outside}. Add them to classes.")
         if not first:
+            known = self.classes_[self.labels_]
+            if (known.dtype.kind in "OU") != (labels.dtype.kind in "OU"):
+                raise InputError(f"labels are of type {labels.dtype}, but those before of {known.dtype}. Use one type.")
             support = np.concatenate([self.support_, support])
-            labels = np.concatenate([self.classes_[self.labels_], labels])
+            labels = np.concatenate([known, labels])
         return self._learn(support, labels)
 
     def predict(self, X: npt.ArrayLike) -> Array:
@@ -224,9 +229,9 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_queries, n_classes)
         """
-        if not self.temperature > 0:
-            raise InputError(f"temperature is {self.temperature}. It must be more than 0.")
-        probabilities: Array = method.masked_softmax(self._cosines(X) / self.temperature, None)
+        if not is_number(self.temperature) or self.temperature <= 0:
+            raise InputError(f"temperature is {self.temperature!r}. It must be a number more than 0.")
+        probabilities: Array = method.masked_softmax(self._cosines(X) / float(self.temperature), None)
         return probabilities
 
     def explain(self) -> "pa.Table":
@@ -253,15 +258,14 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         import pyarrow as pa
 
         check_is_fitted(self)
-        priors = as_priors(self.priors)
+        priors = as_priors(self._fitted["priors"])
         if priors is None:
             raise InputError("there are no priors, so nothing pulls the samples. Fit with priors to explain them.")
-        similarities = method.prior_similarities(
-            method.tukey(self.support_, self.power), priors.prototypes.astype(self.support_.dtype)
-        )
-        nearest = method.nearest_priors(similarities, self.n_nearest)
+        prototypes = priors.prototypes.astype(self.support_.dtype)
+        similarities = method.prior_similarities(method.tukey(self.support_, self._fitted["power"]), prototypes)
+        nearest = method.nearest_priors(similarities, self._fitted["n_nearest"])
         chosen = np.stack([nearest, np.broadcast_to(method.task_priors(nearest), nearest.shape)], axis=1)
-        weights = method.prior_weights(similarities[:, None], chosen, self.scale)
+        weights = method.prior_weights(similarities[:, None], chosen, self._fitted["scale"])
         support, level, prior = np.nonzero(chosen)
         order = np.lexsort((-weights[support, level, prior], level, support))
         support, level, prior = support[order], level[order], prior[order]
@@ -279,19 +283,17 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted classifier as one safetensors file. It appears whole or not at all."""
         check_is_fitted(self)
-        kind = self.classes_.dtype.kind
-        if kind not in "iufbU":
-            raise InputError(f"labels of type {self.classes_.dtype} cannot be saved. Use strings or numbers.")
-        priors = as_priors(self.priors)
+        classes = as_labels(self.classes_)
+        priors = as_priors(self._fitted["priors"])
         arrays: dict[str, Array] = {"support": self.support_, "labels": self.labels_}
         if priors is not None:
             arrays["prior_prototypes"] = priors.prototypes
             if priors.counts is not None:
                 arrays["prior_counts"] = priors.counts
         facts = {
-            "parameters": {name: value for name, value in self.get_params().items() if name != "priors"},
-            "classes": self.classes_.tolist(),
-            "class_type": str(self.classes_.dtype),
+            "parameters": {name: _plain(value) for name, value in self._fitted.items() if name != "priors"},
+            "classes": classes.tolist(),
+            "class_type": str(classes.dtype),
             "prior_names": None if priors is None else priors.class_names,
         }
         write_arrays(path, "classifier", VERSION, arrays, facts)
@@ -316,15 +318,25 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             optional=["prior_prototypes", "prior_counts"],
             facts=["parameters", "classes", "class_type", "prior_names"],
         )
+        try:
+            return cls._restore(arrays, facts)
+        except (TypeError, ValueError, IndexError, AttributeError) as error:
+            raise InputError(f"{path} is damaged: {error}") from None
+
+    @classmethod
+    def _restore(cls, arrays: dict[str, Array], facts: dict[str, Any]) -> Self:
         priors = None
         if "prior_prototypes" in arrays:
             priors = Priors(arrays["prior_prototypes"], facts["prior_names"], arrays.get("prior_counts"))
-        unknown = set(facts["parameters"]) - set(cls().get_params())
+        unknown = set(facts["parameters"]) - (set(cls().get_params()) - {"priors"})
         if unknown:
-            raise InputError(f"{Path(path)} has unknown parameters: {', '.join(sorted(unknown))}. Update p3dc.")
-        classifier = cls(priors, **facts["parameters"])
-        classes = np.array(facts["classes"], dtype=facts["class_type"])
-        return classifier.partial_fit(arrays["support"], classes[arrays["labels"]])
+            raise InputError(
+                f"it has unknown parameters: {', '.join(sorted(unknown))}. Install the p3dc that wrote it."
+            )
+        if re.fullmatch(r"[<>=|]?([iufb]\d+|U\d+)|bool|u?int\d+|float\d+", str(facts["class_type"])) is None:
+            raise InputError(f"its labels are of type {facts['class_type']!r}. They must be strings or numbers.")
+        labels = np.array(facts["classes"], dtype=facts["class_type"])[arrays["labels"]]
+        return cls(priors, **facts["parameters"]).partial_fit(arrays["support"], labels)
 
     def _check_support(self, X: npt.ArrayLike, y: npt.ArrayLike, *, first: bool) -> tuple[Array, Array]:
         check_settings(n_nearest=self.n_nearest, power=self.power, scale=self.scale, attention=self.attention)
@@ -332,6 +344,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         support, labels = validate_data(
             self, X, y, reset=first, dtype=[np.float64, np.float32], ensure_all_finite=False
         )
+        as_labels(labels)
         check_classification_targets(labels)
         self._check_rows(support, "support")
         priors = as_priors(self.priors)
@@ -350,6 +363,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
     def _learn(self, X: Array, y: Array) -> Self:
         self.classes_, self.labels_ = np.unique(y, return_inverse=True)
         self.support_ = X
+        self._fitted = self.get_params(deep=False)
         priors = as_priors(self.priors)
         if priors is None:
             self.calibrated_ = method.l2_normalize(X)
@@ -386,6 +400,11 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             for start in range(0, len(queries), size)
         ]
         return np.concatenate(blocks)
+
+
+def _plain(value: Any) -> Any:
+    """Turn a NumPy scalar into Python's, which JSON can hold."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _by_class(samples: Array, labels: npt.NDArray[np.int64]) -> tuple[Array, npt.NDArray[np.bool_]]:

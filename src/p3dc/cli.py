@@ -1,10 +1,11 @@
 """The command ``p3dc``: arguments, progress bars, tables."""
 
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -20,7 +21,12 @@ from p3dc.features import FeatureSet, stream_features
 from p3dc.files import check_folder, replacing, write_json
 from p3dc.method import ATTENTIONS
 from p3dc.priors import Priors
+from p3dc.reproduce.claims import claims
+from p3dc.reproduce.make import reproduce
+from p3dc.reproduce.rows import KEYS
+from p3dc.reproduce.study import Plan, Tell
 from p3dc.selection import SearchResult, check_disjoint, search
+from p3dc.tasks import TaskSampler
 
 app = typer.Typer(
     help="Few-shot classification without training.",
@@ -43,6 +49,9 @@ JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures
 
 def main() -> None:
     """Run the command; a user's mistake is one sentence and status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # α and β where only ASCII can be shown
     try:
         sys.exit(app(standalone_mode=False) or 0)
     except typer.Abort:
@@ -132,15 +141,19 @@ def evaluate(
         point=point,
         settings={"n_nearest": nearest, "power": power, "scale": scale, "extrapolate": extrapolate},
     )
-    sets: dict[str, Any] = {
-        "priors": _load_priors(base),
-        "novel": FeatureSet.load(novel),
-        "validation": None if validation is None else FeatureSet.load(validation),
-    }
+    known, tested = _load_base(base), FeatureSet.load(novel)
+    others = {} if validation is None else {"validation": FeatureSet.load(validation)}
+    check_disjoint(base=known, novel=tested, **others)
+    shots = list(dict.fromkeys(shot))
+    for features in (tested, *others.values()):
+        for n_shot in shots:  # before any of the work is done
+            drawing = {"n_way": way, "n_shot": n_shot, "n_query": query, "seed": seed}
+            TaskSampler(features.labels, **drawing, class_names=features.class_names)
+    priors = _priors_of(known)
     experiments = []
-    for n_shot in dict.fromkeys(shot):
+    for n_shot in shots:
         with _bar(report.shots(n_shot)) as progress:
-            experiments.append(run(protocol, n_shot, **sets, progress=progress))
+            experiments.append(run(protocol, n_shot, priors=priors, novel=tested, **others, progress=progress))
     console = _console()
     setting = f"{way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n", soft_wrap=True)
@@ -169,11 +182,11 @@ def search_command(
 ) -> None:
     """Measure a grid of α and β on validation classes."""
     _check_outputs(json=json, figure=figure)
-    priors, features = _load_priors(base), FeatureSet.load(validation)
-    check_disjoint(base=priors, validation=features)
+    known, features = _load_base(base), FeatureSet.load(validation)
+    check_disjoint(base=known, validation=features)
     with _bar("grid") as progress:
         result = search(
-            priors,
+            _priors_of(known),
             features,
             n_way=way,
             n_shot=shot,
@@ -197,6 +210,31 @@ def search_command(
         write_json(json, report.search_json(result))
 
 
+@app.command("reproduce")
+def reproduce_command(
+    data: Annotated[list[Path], typer.Argument(help="Folders with base, validation and novel features.")],
+    out: Annotated[Path, typer.Option(help="Folder for the report; finished parts in it are not computed again.")],
+    tasks: TaskCount = 2000,
+    methods: Annotated[list[str], typer.Option(help=f"{', '.join(KEYS)}; may be repeated.")] = list(KEYS),  # noqa: B006
+    quick: Annotated[bool, typer.Option(help="100 tasks, and 20 of slow methods.")] = False,
+    protocol: Annotated[str, typer.Option(help="paper, or release: as the authors' released scripts.")] = "paper",
+    seed: Seed = 0,
+) -> None:
+    """Run the paper's experiments and write a report with every table and figure."""
+    amounts = {"n_tasks": 100, "slow_tasks": 20, "select_tasks": 50} if quick else {"n_tasks": tasks}
+    plan = Plan(**amounts, seed=seed, protocol=protocol, methods=methods)  # type: ignore[arg-type]
+    with _changing_bar() as tell:
+        studies = reproduce(data, out, plan, tell)
+    console = _console()
+    for study in studies:
+        verdicts = claims(study)
+        held = sum(claim.verdict == "holds" for claim in verdicts)
+        console.print(f"{study.data.name}: {held} of {len(verdicts)} orderings of the paper hold", soft_wrap=True)
+        for missing in sorted({measured.missing for measured in study.table_1.values() if measured.missing}):
+            console.print(f"  not measured: {missing}", soft_wrap=True)
+    console.print(f"Report: {out / 'report.html'}", soft_wrap=True)
+
+
 @app.command("priors")
 def priors_command(
     features: Annotated[list[Path], typer.Argument(help="Features of base classes, or priors to merge.")],
@@ -207,7 +245,7 @@ def priors_command(
     _check_outputs(json=json, out=out)
     if out.suffix != ".safetensors":
         raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
-    priors = Priors.merge([_load_priors(path) for path in features])
+    priors = Priors.merge([_stream_priors(path) for path in features])
     priors.save(out)
     rows = 0 if priors.counts is None else int(priors.counts.sum())
     _console().print(f"{priors} from {rows:,} rows, written to {out}", soft_wrap=True)
@@ -225,14 +263,25 @@ def _check_outputs(figure: Path | None = None, **paths: Path | None) -> None:
         raise InputError(f"{figure} ends in {figure.suffix!r}. Figures are written as .png, .svg or .pdf.")
 
 
-def _load_priors(path: Path) -> Priors:
+def _load_base(path: Path) -> FeatureSet | Priors:
+    return Priors.load(path) if path.suffix == ".safetensors" else FeatureSet.load(path)
+
+
+def _priors_of(base: FeatureSet | Priors) -> Priors:
+    return base if isinstance(base, Priors) else Priors.from_features(base)
+
+
+def _stream_priors(path: Path) -> Priors:
+    """Average features without holding them all."""
     if path.suffix == ".safetensors":
         return Priors.load(path)
     return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path))
 
 
 def _console() -> Console:
-    return Console(highlight=False, markup=False, emoji=False)
+    """Print plainly; in a pipe, where nobody sees an edge, on lines as long as they need to be."""
+    width = None if sys.stdout.isatty() else 500
+    return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 def _print_experiments(console: Console, experiments: list[Experiment]) -> None:
@@ -253,6 +302,24 @@ def _save_heat_maps(searches: dict[str, SearchResult], path: Path) -> None:
         GridDisplay.from_search(result, title=f"{title}, validation classes").plot(ax)
     with replacing(path) as temporary:
         figure.savefig(temporary, format=path.suffix[1:], dpi=150)
+
+
+@contextmanager
+def _changing_bar() -> Iterator[Tell]:
+    """Show one bar for whatever is being done now; in a pipe nothing."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        line = bar.add_task("")
+
+        def tell(title: str) -> Callback:
+            bar.reset(line, description=title, total=None)
+            return lambda done, total: bar.update(line, completed=done, total=total)
+
+        yield tell
 
 
 @contextmanager

@@ -4,8 +4,9 @@
 (α, β) follows from the products of the queries with the corners x̄, s̄ and t̄ and from the corners' products with each
 other. A whole grid costs little more than one point, and none of it touches the features again.
 
-The arrays are float32 and cut to the size of the processor's cache. Where that leaves two classes too close to call,
-the query is scored again in float64 by :mod:`p3dc.method`, so that the predictions are those of float64.
+The arrays are cut to the size of the processor's cache. They are float32 where that is precise enough, else float64.
+Where two classes are too close to call, the query is scored again by :mod:`p3dc.method` in float64, so that the
+predictions are those of float64.
 
 Shape letters: T tasks, N ways, K shots, S = N·K support, Q queries of a task, V corners, G points, B base classes,
 D features.
@@ -18,7 +19,8 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from p3dc import method
-from p3dc.checks import check_directions, check_power, check_same_width, check_settings
+from p3dc.checks import check_directions, check_power, check_same_width, check_settings, row_blocks
+from p3dc.errors import InputError
 from p3dc.tasks import Rows, Tasks
 
 Floats = npt.NDArray[np.floating]
@@ -26,7 +28,11 @@ Floats = npt.NDArray[np.floating]
 CACHE_BYTES = 2**19  # the innermost arrays: half of a common second-level cache
 CHUNK_BYTES = 2**23  # the features of one chunk of tasks
 TABLE_BYTES = 2**28  # similarities of rows to priors
-TOO_CLOSE = 4e-6  # ten times the largest error of a float32 cosine seen at attention logits up to 25
+FLOAT32: np.dtype[np.floating] = np.dtype(np.float32)
+FLOAT64: np.dtype[np.floating] = np.dtype(np.float64)
+LONGEST = 64  # a query that float32 can attend with: its logits err by its length times 1e-7
+WIDEST = 4  # weights of the corners, added up without signs, that float32 can mix
+TOO_CLOSE = {FLOAT32: 4e-6, FLOAT64: 1e-12}  # at least ten times the error of a cosine
 
 
 class TaskScorer:
@@ -57,28 +63,35 @@ class TaskScorer:
         check_settings(n_nearest=n_nearest, power=power, scale=scale, attention=attention)
         check_directions(features, "features")
         self.features = features
-        self.features32 = np.ascontiguousarray(features, dtype=np.float32)
         self.alpha, self.beta = np.asarray(alpha, dtype=np.float64), np.asarray(beta, dtype=np.float64)
-        self.mix = np.stack([1 - self.alpha - self.beta, self.alpha, self.beta]).astype(np.float32)
+        mix = np.stack([1 - self.alpha - self.beta, self.alpha, self.beta])
+        short, long = _lengths(features)
+        _check_lengths(short, long)
+        reach = long if attention == "raw" else 1.0
+        wide = float(np.abs(mix).sum(axis=0).max())
+        self.dtype = FLOAT32 if reach <= LONGEST and wide <= WIDEST and short > 1e-15 and long < 1e15 else FLOAT64
+        self.rows = np.ascontiguousarray(features, dtype=self.dtype)
+        self.mix = mix.astype(self.dtype)
+        self.too_close = TOO_CLOSE[self.dtype] * wide * max(1.0, reach / 50)
         self.n_nearest, self.power, self.scale, self.attention = n_nearest, power, scale, attention
         self.table = None
         if priors is not None:
             check_same_width(features, "the features", priors, "the priors")
             check_power(features, power, "features")
-            self.table = PriorTable(features, priors, n_nearest, power)
+            self.table = PriorTable(features, priors, n_nearest, power, self.dtype)
 
     def correct(self, tasks: Tasks) -> npt.NDArray[np.int64]:
         """Count the queries that each task gets right at each point, (T, G)."""
         n_way, n_query = tasks.queries.shape[1:]
         counts = np.empty((len(tasks), len(self.alpha)), dtype=np.int64)
-        for part, scores, error in self._chunks(tasks):
+        for part, scores, too_close in self._chunks(tasks):
             by_own = scores.reshape(len(scores), n_way, n_way, n_query, -1)
             right = np.empty(by_own.shape[1:2] + by_own.shape[:1] + by_own.shape[3:], dtype=bool)
             for own in range(n_way):
                 others = [by_own[:, n, own] for n in range(n_way) if n != own]
                 margin = by_own[:, own, own] - np.maximum.reduce(others)
                 np.greater(margin, 0, out=right[own])
-                close = np.nonzero(np.abs(margin) < error)
+                close = np.nonzero(~(np.abs(margin) >= too_close))  # also where it is NaN
                 if len(close[0]):
                     right[own][close] = self._predict_exactly(tasks[part], own, *close) == own
             counts[part] = right.sum(axis=(0, 2))
@@ -89,9 +102,11 @@ class TaskScorer:
         return np.concatenate([scores.transpose(0, 3, 2, 1) for _, scores, _ in self._chunks(tasks)])
 
     def _chunks(self, tasks: Tasks) -> Iterator[tuple[slice, Floats, float]]:
-        """Yield parts of the tasks, their scores, (T, N, Q, G), and a bound of the scores' error."""
+        """Yield parts of the tasks, their scores, (T, N, Q, G), and the difference that does not tell scores apart."""
         n_support, n_queries = (rows[0].size for rows in (tasks.support, tasks.queries))
-        size = max(1, CHUNK_BYTES // (4 * self.features.shape[1] * (n_queries + 4 * n_support)))
+        n_scores = tasks.support.shape[1] * n_queries * len(self.alpha)
+        numbers = self.features.shape[1] * (n_queries + 4 * n_support) + n_scores
+        size = max(1, CHUNK_BYTES // (self.dtype.itemsize * numbers))
         with threadpool_limits(1, user_api="blas"):
             for start in range(0, len(tasks), size):
                 part = slice(start, min(start + size, len(tasks)))
@@ -101,35 +116,35 @@ class TaskScorer:
         n_tasks, n_way, n_shot = tasks.support.shape
         corners, mix = self._corners(tasks.support.reshape(n_tasks, -1))
         n_corners, width = corners.shape[2:]
-        queries = self.features32[tasks.queries.reshape(n_tasks, -1)]
+        queries = self.rows[tasks.queries.reshape(n_tasks, -1)]
         norms = np.sqrt(np.vecdot(queries, queries))
         products = queries @ corners.reshape(n_tasks, -1, width).mT
         products = products.reshape(n_tasks, -1, n_way, n_shot, n_corners)
         by_class = corners.reshape(n_tasks, n_way, -1, width)
         grams = (by_class @ by_class.mT).reshape(n_tasks, n_way, n_shot, n_corners, n_shot, n_corners)
-        error = TOO_CLOSE * float(np.abs(mix).sum(axis=0).max())
+        if self.attention != "raw":
+            products /= norms[:, :, None, None, None]
+        scores, shrinking = mix_and_attend(products, grams, mix, uniform=self.attention == "mean")
         if self.attention == "raw":
-            scores = mix_and_attend(products, grams, mix, uniform=False)
-            return scores / norms[:, None, :, None], error * max(1.0, float(norms.max()) / 50)
-        products /= norms[:, :, None, None, None]
-        return mix_and_attend(products, grams, mix, uniform=self.attention == "mean"), error
+            scores /= norms[:, None, :, None]
+        return scores, self.too_close * shrinking
 
     def _corners(self, rows: Rows) -> tuple[Floats, Floats]:
         """Return the corners of each support row's triangle, (T, S, V, D), and the weights that mix them, (V, G)."""
-        support = self.features32[rows]
+        support = self.rows[rows]
         normalised = method.l2_normalize(support)
-        alone = np.ones((1, len(self.alpha)), dtype=np.float32)
+        alone = np.ones((1, len(self.alpha)), dtype=self.dtype)
         if self.table is None:
             return normalised[:, :, None], alone
         similarities, nearest = self.table.take(rows)
         used = np.flatnonzero(nearest.any(axis=(0, 1)))
-        similarities, nearest, priors = similarities[..., used], nearest[..., used], self.table.priors32[used]
+        similarities, nearest, priors = similarities[..., used], nearest[..., used], self.table.rounded[used]
         transformed = method.tukey(support, self.power)
         sample_ends = method.pull(transformed, priors, method.prior_weights(similarities, nearest, self.scale))
         task_ends = method.task_endpoints(transformed, priors, similarities, nearest, self.scale)
         if len(self.alpha) == 1:
             point = float(self.alpha[0]), float(self.beta[0])
-            return method.unify(normalised, sample_ends, task_ends, *point)[:, :, None], alone
+            return method.mix(normalised, sample_ends, task_ends, *point)[:, :, None], alone
         ends = method.l2_normalize(sample_ends), method.l2_normalize(task_ends)
         return np.stack([normalised, *ends], axis=2), self.mix
 
@@ -162,7 +177,20 @@ class TaskScorer:
         return np.concatenate(predictions)
 
 
-def mix_and_attend(products: Floats, grams: Floats, mix: Floats, *, uniform: bool) -> Floats:
+def _lengths(features: Floats) -> tuple[float, float]:
+    """Return the smallest and the largest length of a row."""
+    with np.errstate(over="ignore"):
+        norms = [np.linalg.norm(block.astype(np.float64), axis=1) for _, block in row_blocks(features)]
+    return float(min(part.min() for part in norms)), float(max(part.max() for part in norms))
+
+
+def _check_lengths(short: float, long: float) -> None:
+    """Refuse features whose squares float64 cannot hold."""
+    if short < 1e-150 or long > 1e150:
+        raise InputError(f"features have lengths from {short:.3g} to {long:.3g}. Multiply them to come nearer to 1.")
+
+
+def mix_and_attend(products: Floats, grams: Floats, mix: Floats, *, uniform: bool) -> tuple[Floats, float]:
     """Unify the corners, attend and score, from inner products alone.
 
     Parameters
@@ -178,15 +206,18 @@ def mix_and_attend(products: Floats, grams: Floats, mix: Floats, *, uniform: boo
 
     Returns
     -------
-    array of shape (T, N, Q, G)
+    scores : array of shape (T, N, Q, G)
         The products of the queries with their normalised prototypes.
+    shrinking : float
+        How much the errors of the corners can grow where they nearly cancel each other.
     """
     n_tasks, n_queries, n_way, n_shot, n_corners = products.shape
     n_points = mix.shape[1]
     scores = np.empty((n_tasks, n_way, n_queries, n_points), dtype=products.dtype)
     products = products.transpose(0, 2, 3, 1, 4)
     grams = grams.transpose(0, 1, 2, 4, 3, 5).reshape(n_tasks, n_way, n_shot, n_shot, n_corners**2)
-    point_bytes = 4 * n_way * n_shot * n_queries
+    point_bytes = products.itemsize * n_way * n_shot * n_queries
+    total, shrinking = np.abs(mix).sum(axis=0), 1.0
     points = max(1, min(n_points, CACHE_BYTES // point_bytes))
     tasks = max(1, CACHE_BYTES // (point_bytes * points))
     for g in range(0, n_points, points):
@@ -194,11 +225,12 @@ def mix_and_attend(products: Floats, grams: Floats, mix: Floats, *, uniform: boo
         pairs = (weights[:, None] * weights).reshape(n_corners**2, -1)
         for t in range(0, n_tasks, tasks):
             kernel = grams[t : t + tasks] @ pairs
-            lengths = np.sqrt(np.diagonal(kernel, axis1=2, axis2=3).mT)
+            lengths = np.sqrt(np.maximum(np.diagonal(kernel, axis1=2, axis2=3).mT, np.finfo(kernel.dtype).tiny))
+            shrinking = max(shrinking, float((total[g : g + points] / lengths).max()) ** 2)
             kernel /= lengths[:, :, :, None] * lengths[:, :, None]
             logits = products[t : t + tasks] @ (weights / lengths[..., None, :])
             scores[t : t + tasks, ..., g : g + points] = _attend(logits, kernel, uniform=uniform)
-    return scores
+    return scores, shrinking
 
 
 def _attend(logits: Floats, kernel: Floats, *, uniform: bool) -> Floats:
@@ -228,20 +260,22 @@ def _attend(logits: Floats, kernel: Floats, *, uniform: bool) -> Floats:
 class PriorTable:
     """Similarities of rows to all priors, computed once for each row while there is room.
 
-    They are computed in float64 and kept as float32 less the largest of the row, which no softmax notices: so the
+    They are computed in float64 and kept in another type less the largest of the row, which no softmax notices: so the
     nearest priors are exact, and the large weights are precise whatever the norm of the features.
     """
 
-    def __init__(self, features: Floats, priors: Floats, n_nearest: int, power: float) -> None:
+    def __init__(
+        self, features: Floats, priors: Floats, n_nearest: int, power: float, dtype: np.dtype[np.floating]
+    ) -> None:
         self.features = features
         self.priors = priors.astype(np.float64)
-        self.priors32 = priors.astype(np.float32)
+        self.rounded = priors.astype(dtype)
         self.n_nearest, self.power = n_nearest, power
         self.place: Rows
         self.similarities: Floats
         self.nearest: npt.NDArray[np.bool_]
         self.filled: int
-        self._make_room(min(len(features), TABLE_BYTES // (5 * len(priors))))
+        self._make_room(min(len(features), TABLE_BYTES // ((1 + dtype.itemsize) * len(priors))))
 
     def take(self, rows: Rows) -> tuple[Floats, npt.NDArray[np.bool_]]:
         """Similarities and masks of the nearest priors of any rows, both (..., B)."""
@@ -264,6 +298,6 @@ class PriorTable:
 
     def _make_room(self, n_rows: int) -> None:
         self.place = np.full(len(self.features), -1)
-        self.similarities = np.empty((n_rows, len(self.priors)), dtype=np.float32)
+        self.similarities = np.empty((n_rows, len(self.priors)), dtype=self.rounded.dtype)
         self.nearest = np.empty((n_rows, len(self.priors)), dtype=bool)
         self.filled = 0

@@ -133,8 +133,8 @@ def evaluate(
     Parameters
     ----------
     classifier : object with fit and predict
-        A copy of it is fitted to the support of each task. A :class:`P3DCClassifier` and the baselines take a fast
-        path that gives the same predictions.
+        A copy of it is fitted to the support of each task. A :class:`P3DCClassifier` takes a fast path, whose
+        predictions are those of a fit in float64; the baselines learn many tasks together.
     features : FeatureSet
         The classes that tasks are drawn from.
     n_way, n_shot, n_query, n_tasks, seed : int
@@ -302,5 +302,13 @@ def _count_one_by_one(classifier: Any, rows: Floats, tasks: Tasks) -> Counts:
     right = []
     for support, queries in zip(tasks.support, tasks.queries, strict=True):
         classifier.fit(rows[support.ravel()], labels)
-        right.append(np.count_nonzero(classifier.predict(rows[queries.ravel()]) == own))
+        predicted = np.asarray(classifier.predict(rows[queries.ravel()]))
+        if predicted.shape == (len(own), 1):
+            predicted = predicted[:, 0]
+        if predicted.shape != own.shape or not np.isin(predicted, labels).all():
+            raise InputError(
+                f"{type(classifier).__name__} predicts shape {predicted.shape} of {predicted.dtype} for {len(own)} "
+                "queries. It must give each of them one of the labels that it was fitted to."
+            )
+        right.append(np.count_nonzero(predicted == own))
     return np.array(right)

@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from p3dc.baselines import CL2N, L2N, NN, SimpleShot
+from p3dc.checks import check_settings
 from p3dc.classifier import P3DCClassifier
 from p3dc.errors import InputError
 from p3dc.evaluation import Comparison, Progress, compare
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.priors import Priors
-from p3dc.selection import SearchResult, check_disjoint, search
+from p3dc.selection import SearchResult, search
 
 BASELINES: dict[str, tuple[str, Callable[[Priors], Any]]] = {
     "nn": ("NN", lambda _: NN()),
@@ -88,6 +89,8 @@ class Protocol:
         unknown = [name for name in self.methods if name not in METHODS]
         if unknown:
             raise InputError(f"there is no method {unknown[0]!r}. Choose from {', '.join(METHODS)}.")
+        for attention in self.attentions:
+            check_settings(n_nearest=1, power=1, scale=1, attention=attention)
 
 
 def run(
@@ -101,10 +104,9 @@ def run(
 ) -> Experiment:
     """Choose α and β on the validation classes, if there are any and no point is given, and compare on novel ones.
 
-    Without either, the weights are the defaults of :class:`P3DCClassifier`. Sets that share classes are refused.
+    Without either, the weights are the defaults of :class:`P3DCClassifier`. That the sets have no class in common is
+    for :func:`check_disjoint` to say.
     """
-    sets: dict[str, FeatureSet | Priors] = {"base": priors, "novel": novel}
-    check_disjoint(**(sets if validation is None else sets | {"validation": validation}))
     drawing: dict[str, Any] = {
         "n_way": protocol.n_way,
         "n_shot": n_shot,

@@ -1,9 +1,7 @@
 """Labelled features: reading, checking, writing."""
 
-import json
 import os
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc.checks import Floats, as_names, as_rows, row_blocks
+from p3dc.checks import Floats, as_labels, as_names, as_rows, read_only, row_blocks
 from p3dc.errors import InputError
-from p3dc.files import replacing
+from p3dc.files import check_text, damaged, replacing
 from p3dc.legacy import read_plk
-
-COLUMNS = ("embedding", "label", "id")
-CLASS_NAMES_KEY = b"p3dc.class_names"
-
-Batch = tuple[Floats, npt.NDArray[Any], npt.NDArray[np.str_] | None]
-"""Some rows: features, labels as the file has them, ids."""
+from p3dc.parquet import COLUMNS, Batch, parquet_batches, read_parquet, write_parquet
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -64,26 +57,33 @@ class FeatureSet:
         ids: npt.ArrayLike | None = None,
     ) -> None:
         rows = as_rows(features, "features")
-        codes = np.asarray(labels)
-        if codes.ndim != 1 or len(codes) != len(rows):
-            raise InputError(f"labels have shape {codes.shape}, but there are {len(rows)} rows. Give one label a row.")
+        codes = as_labels(labels, len(rows))
         if class_names is None:
             values, codes = np.unique(codes, return_inverse=True)
             class_names = values.tolist()
-        elif codes.dtype.kind not in "iu" or codes.min() < 0 or codes.max() >= len(class_names):
-            raise InputError(f"labels must be numbers from 0 to {len(class_names) - 1}, one for each of class_names.")
-        names = as_names(class_names, len(class_names), "classes")
+        names = as_names(class_names)
+        if codes.dtype.kind not in "iu" or codes.min() < 0 or codes.max() >= len(names):
+            found = np.unique(codes)
+            raise InputError(
+                f"labels reach from {found[0]} to {found[-1]}. With {len(names)} class_names they must be whole "
+                f"numbers from 0 to {len(names) - 1}."
+            )
         if ids is not None:
-            ids = np.asarray(ids, dtype=np.str_)
-            if ids.shape != (len(rows),):
-                raise InputError(f"ids have shape {ids.shape}, but there are {len(rows)} rows. Give one id a row.")
-        object.__setattr__(self, "features", rows)
-        object.__setattr__(self, "labels", codes.astype(np.int64, copy=False))
+            ids = read_only(as_labels(ids, len(rows), "id").astype(np.str_, copy=False))
+        object.__setattr__(self, "features", read_only(rows))
+        object.__setattr__(self, "labels", read_only(codes.astype(np.int64, copy=False)))
         object.__setattr__(self, "class_names", names)
         object.__setattr__(self, "ids", ids)
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():  # an array forgets in a pickle that it cannot be written to
+            object.__setattr__(self, name, read_only(value) if isinstance(value, np.ndarray) else value)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "FeatureSet":
+        return self  # nothing in it can change, and scikit-learn copies parameters often
 
     def __repr__(self) -> str:
         n_rows, n_features = self.features.shape
@@ -107,30 +107,42 @@ class FeatureSet:
         FeatureSet
         """
         path = Path(path)
-        if _format_of(path) == "npz":
-            return cls(**_read_npz(path))
-        return cls(**(_read_plk(path) if _format_of(path) == "plk" else _read_parquet(path, columns)))
+        return _load(path, _format_of(path), columns)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to ``.npz`` or ``.parquet``, by the ending of the name. The file appears whole or not at all."""
         path = Path(path)
         if path.suffix not in (".npz", ".parquet"):
             raise InputError(f"{path} ends in {path.suffix!r}. Features are written as .npz or .parquet.")
+        check_text(self.class_names, "class_names")
+        check_text([] if self.ids is None else self.ids.tolist(), "ids")
         with replacing(path) as temporary:
-            (_write_npz if path.suffix == ".npz" else _write_parquet)(self, temporary)
+            (_write_npz if path.suffix == ".npz" else write_parquet)(self, temporary)
 
 
 def stream_features(path: str | os.PathLike[str], *, columns: tuple[str, str, str] = COLUMNS) -> Iterator[Batch]:
     """Read features a batch at a time; of Parquet no more than a batch is ever in memory."""
     path = Path(path)
-    if _format_of(path) == "parquet":
-        yield from _parquet_batches(_parts(path), columns)
+    kind = _format_of(path)
+    if kind == "parquet":
+        yield from parquet_batches(path, columns)
         return
-    whole = FeatureSet.load(path)
+    whole = _load(path, kind, columns)
     names = np.asarray(whole.class_names)
     for start, block in row_blocks(whole.features):
         part = slice(start, start + len(block))
         yield block, names[whole.labels[part]], None if whole.ids is None else whole.ids[part]
+
+
+def _load(path: Path, kind: str, columns: tuple[str, str, str]) -> FeatureSet:
+    if kind == "parquet":
+        content = read_parquet(path, columns)
+    else:
+        content = _read_npz(path) if kind == "npz" else _read_plk(path)
+    try:
+        return FeatureSet(**content)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def _format_of(path: Path) -> str:
@@ -145,9 +157,9 @@ def _format_of(path: Path) -> str:
 
 
 def _read_npz(path: Path) -> dict[str, Any]:
-    if not zipfile.is_zipfile(path):
-        raise InputError(f"{path} is damaged or is not an .npz file. Fetch or write it again.")
     try:
+        if not zipfile.is_zipfile(path):
+            raise InputError(f"{path} is damaged or is not an .npz file. Fetch or write it again.")
         with np.load(path, allow_pickle=False) as file:
             missing = {"features", "labels"} - set(file.files)
             if missing:
@@ -156,8 +168,8 @@ def _read_npz(path: Path) -> dict[str, Any]:
             return {name: file[name] for name in ("features", "labels", "class_names", "ids") if name in file.files}
     except InputError:
         raise
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as error:
-        raise InputError(f"{path} is damaged ({error}). Fetch or write it again.") from None
+    except Exception as error:  # a damaged file can raise anything
+        raise damaged(path, error) from None
 
 
 def _write_npz(features: FeatureSet, path: Path) -> None:
@@ -170,152 +182,6 @@ def _write_npz(features: FeatureSet, path: Path) -> None:
 
 
 def _read_plk(path: Path) -> dict[str, Any]:
-    by_class = read_plk(path)
-    names = list(by_class)
-    counts = [len(rows) for rows in by_class.values()]
-    widths = {rows.shape[1] for rows in by_class.values()}
-    if len(widths) > 1:
-        raise InputError(f"{path} has classes of {' and '.join(map(str, sorted(widths)))} features. Extract it again.")
-    features = np.empty((sum(counts), widths.pop()), dtype=np.result_type(*by_class.values()))
-    start = 0
-    for name, count in zip(names, counts, strict=True):
-        features[start : start + count] = by_class.pop(name)
-        start += count
-    return {"features": features, "labels": np.repeat(np.arange(len(names)), counts), "class_names": names}
-
-
-def _parts(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    parts = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_")))
-    if not parts:
-        raise InputError(f"{path} holds no .parquet parts. Give the folder that they were written to.")
-    return parts
-
-
-def _read_parquet(path: Path, columns: tuple[str, str, str]) -> dict[str, Any]:
-    parts = _parts(path)
-    features: Floats | None = None
-    labels: list[npt.NDArray[Any]] = []
-    ids: list[npt.NDArray[np.str_]] = []
-    order: dict[str, int] = {}
-    n_rows, start = 0, 0
-    for part in parts:
-        with _opened(part) as file:
-            n_rows += file.metadata.num_rows
-            for name in json.loads((file.schema_arrow.metadata or {}).get(CLASS_NAMES_KEY, "[]")):
-                order.setdefault(name, len(order))
-    for block, block_labels, block_ids in _parquet_batches(parts, columns):
-        if features is None:
-            features = np.empty((n_rows, block.shape[1]), dtype=block.dtype)
-        features[start : start + len(block)] = block
-        start += len(block)
-        labels.append(block_labels)
-        if block_ids is not None:
-            ids.append(block_ids)
-    if features is None:
-        raise InputError(f"{path} has no rows. Add at least one.")
-    values, codes = np.unique(np.concatenate(labels), return_inverse=True)
-    names = values.astype(np.str_).tolist()
-    if set(names) <= set(order):
-        codes, names = np.asarray([order[name] for name in names])[codes], list(order)
-    return {
-        "features": features,
-        "labels": codes,
-        "class_names": names,
-        "ids": np.concatenate(ids) if ids else None,
-    }
-
-
-def _opened(part: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(part)
-    except pa.ArrowException as error:
-        raise InputError(f"{part} is damaged or is not a Parquet file ({error}). Fetch or write it again.") from None
-
-
-def _parquet_batches(parts: Sequence[Path], columns: tuple[str, str, str]) -> Iterator[Batch]:
-    import pyarrow as pa
-
-    embedding, label, identity = columns
-    width: int | None = None
-    for part in parts:
-        with _opened(part) as file:
-            present = file.schema_arrow.names
-            for name in (embedding, label):
-                if name not in present:
-                    raise InputError(
-                        f"{part} has no column {name!r}; it has {', '.join(present)}. Say which with columns."
-                    )
-            wanted = [name for name in columns if name in present]
-            done = 0
-            try:
-                for batch in file.iter_batches(batch_size=4096, columns=wanted):
-                    block = _vectors(part, done, batch.column(embedding))
-                    if width is not None and block.shape[1] != width:
-                        raise InputError(
-                            f"{part} has vectors of {block.shape[1]} features, but the parts before have {width}. "
-                            "Extract all of them with the same backbone."
-                        )
-                    width = block.shape[1]
-                    names = _values(part, done, batch.column(label), label)
-                    ids = _values(part, done, batch.column(identity), identity) if identity in present else None
-                    yield block, names, None if ids is None else ids.astype(np.str_)
-                    done += len(block)
-            except (pa.ArrowException, OSError) as error:
-                raise InputError(f"{part} is damaged ({error}). Fetch or write it again.") from None
-
-
-def _vectors(part: Path, start: int, column: Any) -> Floats:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = column.type
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
-        raise InputError(f"{part} has embeddings of type {kind}. They must be lists of numbers.")
-    lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-    wrong = np.flatnonzero(lengths != lengths[0])
-    if column.null_count or len(wrong):
-        row = start + int(wrong[0] if len(wrong) else 0)
-        raise InputError(f"{part} row {row} has no embedding, or one of another length. Extract it again.")
-    values = column.flatten()
-    if values.null_count:
-        raise InputError(f"{part} has embeddings with missing numbers. Extract it again.")
-    block: Floats = values.to_numpy(zero_copy_only=False).reshape(len(column), -1)
-    return block
-
-
-def _values(part: Path, start: int, column: Any, name: str) -> npt.NDArray[Any]:
-    if column.null_count:
-        row = start + column.is_null().to_pylist().index(True)
-        raise InputError(f"{part} row {row} has no {name}. Fill it in or remove the row.")
-    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return values.astype(np.str_) if values.dtype.kind == "O" else values
-
-
-def _write_parquet(features: FeatureSet, path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    n_features = features.features.shape[1]
-    fields = [
-        ("embedding", pa.list_(pa.from_numpy_dtype(features.features.dtype), n_features)),
-        ("label", pa.string()),
-    ]
-    if features.ids is not None:
-        fields.append(("id", pa.string()))
-    names = np.asarray(features.class_names, dtype=object)
-    schema = pa.schema(fields, metadata={CLASS_NAMES_KEY: json.dumps(features.class_names)})
-    with pq.ParquetWriter(path, schema) as writer:
-        for start, block in row_blocks(features.features):
-            part = slice(start, start + len(block))
-            columns = [
-                pa.FixedSizeListArray.from_arrays(pa.array(block.ravel()), n_features),
-                pa.array(names[features.labels[part]]),
-            ]
-            if features.ids is not None:
-                columns.append(pa.array(features.ids[part].tolist()))
-            writer.write_batch(pa.record_batch(columns, schema=schema))
+    features, counts = read_plk(path)
+    labels = np.repeat(np.arange(len(counts)), list(counts.values()))
+    return {"features": features, "labels": labels, "class_names": list(counts)}

@@ -5,16 +5,18 @@ one. Priors and models are safetensors: named arrays with a little JSON, nothing
 """
 
 import json
+import math
 import os
-import tempfile
-from collections.abc import Collection, Iterator, Mapping
+import secrets
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from p3dc.errors import InputError
@@ -24,47 +26,85 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path to write to; afterwards it becomes ``path``, or goes away if writing failed."""
+    """Give a temporary path to write to; afterwards it becomes ``path``, or goes away if writing failed.
+
+    A link stays, and the file that it points to is replaced. The permissions of an old file stay.
+    """
     check_folder(path)
-    target = Path(path)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
-    os.close(handle)
-    temporary = Path(name)
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{secrets.token_hex(8)}.partial")
+    temporary.touch(exist_ok=False)
     try:
         yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        _flush(temporary)
+        _flush(temporary, os.O_RDWR)
+        if target.exists():
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode) & 0o777)
         temporary.replace(target)
-        _flush(target.parent)
+        if os.name == "posix":  # elsewhere a folder cannot be opened
+            _flush(target.parent, os.O_RDONLY)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a file whose folder is not there; worth asking before long work, not after it."""
-    if not Path(path).parent.is_dir():
-        raise InputError(f"{path} cannot be written: {Path(path).parent} is not a folder. Make it first.")
+    """Refuse a file that could not be written; worth asking before long work, not after it."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise InputError(f"{path} cannot be written: {target.parent} is not a folder. Make it first.")
+    if target.is_dir():
+        raise InputError(f"{path} cannot be written: it is a folder. Give the name of a file in it.")
+    if target.exists() and not target.is_file():
+        raise InputError(f"{path} cannot be written: it is not an ordinary file. Give the name of one.")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path} cannot be written: {target.parent} may not be written to. Choose another folder.")
 
 
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+def check_text(texts: Iterable[str], what: str) -> None:
+    """Refuse text that no file can hold: halves of characters."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            near = text[max(0, error.start - 20) : error.end + 20]
+            raise InputError(f"{what} have half a character in {near!a} and cannot be saved. Rename it.") from None
+
+
+def _flush(path: Path, mode: int) -> None:
+    handle = os.open(path, mode)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
+def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
+    """Make the sentence for a file that could not be read."""
+    why = str(error) or type(error).__name__
+    return InputError(f"{path} is damaged or cannot be read ({why}). Fetch or write it again.")
+
+
 def write_json(path: str | os.PathLike[str], content: object) -> None:
-    """Write JSON atomically."""
+    """Write JSON atomically; NaN and infinity, which JSON lacks, become null."""
+    text = json.dumps(_without_nan(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    check_text([text], f"the contents of {path}")
     with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _without_nan(content: object) -> object:
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, dict):
+        return {key: _without_nan(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_without_nan(value) for value in content]
+    return content
 
 
 def write_arrays(path: str | os.PathLike[str], kind: str, version: int, arrays: Arrays, facts: object) -> None:
     """Write named arrays and JSON facts as one safetensors file of a kind and a version."""
     header = {"format": f"p3dc-{kind}", "version": str(version), "facts": json.dumps(facts, ensure_ascii=False)}
+    check_text([header["facts"]], f"the contents of {path}")
     with replacing(path) as temporary:
         save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, metadata=header)
 
@@ -89,7 +129,9 @@ def read_arrays(
             _check_keys(path, "array", keys, required, optional)
             arrays = {key: file.get_tensor(key) for key in sorted(keys)}
         found = json.loads(header["facts"])
-    except (SafetensorError, json.JSONDecodeError, KeyError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # a damaged file can raise anything
         raise InputError(
             f"{path} is damaged or is not a safetensors file ({error}). Write it again with save."
         ) from None

@@ -6,6 +6,7 @@ number of leading task axes, so that one task and ten thousand are the same code
 S support samples, N ways, K shots, Q queries, B base classes, D features.
 """
 
+from numbers import Real
 from typing import Any, Literal, get_args
 
 from array_api_compat import array_namespace
@@ -31,7 +32,7 @@ def tukey(x: Array, power: float) -> Array:
     (..., D) -> (..., D)
     """
     xp = array_namespace(x)
-    return xp.log(x) if power == 0 else x**power
+    return xp.log(x) if power == 0 else x ** plain(power)
 
 
 def nearest_priors(similarities: Array, n_nearest: int) -> Array:
@@ -72,7 +73,7 @@ def prior_weights(similarities: Array, chosen: Array, scale: float) -> Array:
 
     (..., S, B), mask (..., S or 1, B) -> (..., S, B)
     """
-    return masked_softmax(similarities * scale, chosen)
+    return masked_softmax(similarities * plain(scale), chosen)
 
 
 def sample_level(normalised: Array, sample_ends: Array, alpha: Array | float) -> Array:
@@ -80,7 +81,8 @@ def sample_level(normalised: Array, sample_ends: Array, alpha: Array | float) ->
 
     (..., S, D), (..., S, D) -> (..., S, D)
     """
-    return unify(normalised, sample_ends, sample_ends, alpha, 0)
+    alpha = plain(alpha)
+    return l2_normalize((1 - alpha) * normalised + alpha * l2_normalize(sample_ends))
 
 
 def task_priors(nearest: Array) -> Array:
@@ -104,7 +106,8 @@ def task_level(normalised: Array, task_ends: Array, beta: Array | float) -> Arra
 
     (..., S, D), (..., S, D) -> (..., S, D)
     """
-    return unify(normalised, task_ends, task_ends, 0, beta)
+    beta = plain(beta)
+    return l2_normalize((1 - beta) * normalised + beta * l2_normalize(task_ends))
 
 
 def unify(normalised: Array, sample_ends: Array, task_ends: Array, alpha: Array | float, beta: Array | float) -> Array:
@@ -185,6 +188,7 @@ def endpoints(support: Array, priors: Array, *, n_nearest: int, power: float, sc
 
 def mix(normalised: Array, sample_ends: Array, task_ends: Array, alpha: Array | float, beta: Array | float) -> Array:
     """Mix a sample with its normalised endpoints."""
+    alpha, beta = plain(alpha), plain(beta)
     return (1 - alpha - beta) * normalised + alpha * l2_normalize(sample_ends) + beta * l2_normalize(task_ends)
 
 
@@ -195,6 +199,11 @@ def classify(queries: Array, calibrated: Array, present: Array | None = None, at
     """
     weights = attention_weights(queries, calibrated, present, attention)
     return cosine_scores(queries, attentive_prototypes(weights, calibrated))
+
+
+def plain(number: Array | float) -> Array | float:
+    """Turn the number of any library into Python's, which takes the type of the array that it meets."""
+    return float(number) if isinstance(number, Real) else number
 
 
 def masked_softmax(logits: Array, mask: Array | None) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc.checks import Floats, as_names, as_rows, check_directions, row_blocks
+from p3dc.checks import Floats, as_labels, as_names, as_rows, check_directions, read_only, row_blocks
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.files import read_arrays, write_arrays
@@ -55,15 +55,13 @@ class Priors:
     ) -> None:
         means = as_rows(prototypes, "prototypes").astype(np.float64)
         check_directions(means, "prototypes")
-        names = as_names(range(len(means)) if class_names is None else class_names, len(means), "prototypes")
+        names = as_names(range(len(means)) if class_names is None else class_names, len(means))
         if counts is not None:
             counts = np.array(counts)
             if counts.shape != (len(means),) or counts.dtype.kind not in "iu" or counts.min() < 1:
                 raise InputError(f"counts must be {len(means)} whole numbers, 1 or more: one for each prototype.")
-            counts = counts.astype(np.int64)
-            counts.setflags(write=False)
-        means.setflags(write=False)
-        object.__setattr__(self, "prototypes", means)
+            counts = read_only(counts.astype(np.int64))
+        object.__setattr__(self, "prototypes", read_only(means))
         object.__setattr__(self, "class_names", names)
         object.__setattr__(self, "counts", counts)
 
@@ -72,6 +70,10 @@ class Priors:
 
     def __repr__(self) -> str:
         return f"Priors({len(self):,} base classes, {self.prototypes.shape[1]:,} features)"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():  # an array forgets in a pickle that it cannot be written to
+            object.__setattr__(self, name, read_only(value) if isinstance(value, np.ndarray) else value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Priors":
         return self  # nothing in it can change, and scikit-learn copies parameters often
@@ -97,7 +99,8 @@ class Priors:
         Parameters
         ----------
         batches : iterable of (features, labels)
-            Arrays of shape (n, n_features) and (n,). Memory holds one batch and one sum for each class.
+            Arrays of shape (n, n_features) and (n,). Memory holds one batch and one sum for each class. Where some
+            labels are numbers and some are text, all count as text.
 
         Returns
         -------
@@ -114,7 +117,11 @@ class Priors:
         """
         sums = _ClassSums()
         for features, labels in batches:
-            sums.add_rows(as_rows(features, "features"), np.asarray(labels))
+            if np.size(labels) or np.size(features):
+                rows = as_rows(features, "features")
+                sums.add_rows(rows, as_labels(labels, len(rows)))
+        if len({isinstance(label, str) for label in sums.counts}) > 1:
+            sums = sums.by_text()
         return sums.priors(sorted(sums.counts))
 
     @classmethod
@@ -150,7 +157,10 @@ class Priors:
         arrays, facts = read_arrays(
             path, "priors", VERSION, required=["prototypes"], optional=["counts"], facts=["class_names"]
         )
-        return cls(arrays["prototypes"], facts["class_names"], arrays.get("counts"))
+        try:
+            return cls(arrays["prototypes"], facts["class_names"], arrays.get("counts"))
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
 
 
 def as_priors(priors: Priors | npt.ArrayLike | None) -> Priors | None:
@@ -167,8 +177,6 @@ class _ClassSums:
         self.width: int | None = None
 
     def add_rows(self, rows: Floats, labels: npt.NDArray[Any]) -> None:
-        if labels.shape != (len(rows),):
-            raise InputError(f"labels have shape {labels.shape}, but there are {len(rows)} rows. Give one label a row.")
         order = np.argsort(labels, kind="stable")
         present, first, sizes = np.unique(labels[order], return_index=True, return_counts=True)
         totals = np.add.reduceat(rows[order].astype(np.float64), first, axis=0)
@@ -187,6 +195,12 @@ class _ClassSums:
             self.counts[label] += size
         else:
             self.sums[label], self.counts[label] = total.copy(), size
+
+    def by_text(self) -> "_ClassSums":
+        texts = _ClassSums()
+        for label, total in self.sums.items():
+            texts.add(str(label), total, self.counts[label])
+        return texts
 
     def priors(self, labels: Sequence[Any], names: Sequence[str] | None = None) -> Priors:
         if not labels:

@@ -65,9 +65,9 @@ def search_table(result: SearchResult, n_best: int = 10) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("α", "β", "accuracy"):
         table.add_column(heading, justify="right")
-    for i in (-result.accuracy).argsort(kind="stable")[:n_best]:
-        accuracy = f"{100 * result.accuracy[i]:.2f} ± {100 * result.interval[i]:.2f}"
-        table.add_row(f"{result.alpha[i]:g}", f"{result.beta[i]:g}", accuracy)
+    for point in result.ranked(n_best):
+        accuracy = f"{100 * point.accuracy:.2f} ± {100 * point.interval:.2f}"
+        table.add_row(f"{point.alpha:.6g}", f"{point.beta:.6g}", accuracy)
     return table
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from p3dc.checks import as_labels, check_count
 from p3dc.errors import InputError
 
 Rows = npt.NDArray[np.int64]
@@ -104,24 +105,25 @@ class TaskSampler:
             ("n_query", n_query, 1),
             ("seed", seed, 0),
         ):
-            _check_least(name, number, least)
-        values, codes, self.counts = np.unique(labels, return_inverse=True, return_counts=True)
+            check_count(name, number, least)
+        values, codes, self.counts = np.unique(as_labels(labels), return_inverse=True, return_counts=True)
         names = [str(value) if class_names is None else class_names[value] for value in values]
         self.n_way, self.n_shot, self.n_rows, self.seed = n_way, n_shot, n_shot + n_query, seed
         if len(values) < n_way:
             raise InputError(f"{n_way} ways need {n_way} classes, but there are {len(values)}. Lower n_way.")
         small = [f"{name} ({count})" for name, count in zip(names, self.counts, strict=True) if count < self.n_rows]
         if small:
+            listed = ", ".join(small[:10]) + (f" and {len(small) - 10} more" if len(small) > 10 else "")
             raise InputError(
                 f"{n_shot} shots and {n_query} queries need {self.n_rows} rows of each class, but these have fewer: "
-                f"{', '.join(small)}. Lower n_shot or n_query, or leave these classes out."
+                f"{listed}. Lower n_shot or n_query, or leave these classes out."
             )
         self.by_class = np.argsort(codes, kind="stable")
         self.first = np.cumsum(self.counts) - self.counts
 
     def draw(self, n_tasks: int, start: int = 0) -> Tasks:
         """Draw the tasks from number ``start`` on."""
-        _check_least("n_tasks", n_tasks, 1)
+        check_count("n_tasks", n_tasks, 1)
         draws_per_task = self.n_way * (1 + self.n_rows)
         generator = np.random.PCG64(self.seed)
         generator.advance(start * draws_per_task)
@@ -133,14 +135,9 @@ class TaskSampler:
 
     def batches(self, n_tasks: int, size: int = 500) -> Iterator[Tasks]:
         """Draw the first tasks a batch at a time, so that memory does not grow with their number."""
-        _check_least("n_tasks", n_tasks, 1)
+        check_count("n_tasks", n_tasks, 1)
         for start in range(0, n_tasks, size):
             yield self.draw(min(size, n_tasks - start), start)
-
-
-def _check_least(name: str, number: int, least: int) -> None:
-    if number < least:
-        raise InputError(f"{name} is {number}. It must be at least {least}.")
 
 
 def _distinct(uniform: npt.NDArray[np.float64], bounds: Rows) -> Rows:

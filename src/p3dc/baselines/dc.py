@@ -1,5 +1,9 @@
 """Distribution calibration (DC): borrow the mean and the covariance of the nearest base classes."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+
 import numpy as np
 
 from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, task_generators
@@ -93,19 +97,23 @@ class DC(TaskMethod):
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Draw and solve each task."""
-        prototypes, bank = self._statistics()
-        states = []
-        for samples, rng in zip(support, task_generators(support, self.random_state), strict=True):
-            transformed = _transform(samples[None], self.power)[0].astype(np.float32)
-            means, nearest = calibrated_means(transformed, prototypes, self.n_nearest)
-            drawn, drawn_labels = [transformed], [labels]
-            for mean, own, label in zip(means, nearest, labels, strict=True):
-                n_draws = self.n_draws // int(np.count_nonzero(labels == label))
-                drawn.append(mean + self._draw(rng, bank[own], n_draws))
-                drawn_labels.append(np.full(n_draws, label))
-            states.append(solve_logistic(np.concatenate(drawn)[None], np.concatenate(drawn_labels), C=1.0))
+        transformed = _transform(support, self.power).astype(np.float32)
+        self._statistics()
+        with ThreadPoolExecutor(os.cpu_count()) as pool:  # the solver spends its time outside of Python
+            generators = task_generators(support, self.random_state)
+            states = list(pool.map(self._learn_one, transformed, generators, repeat(labels)))
         weights, intercepts = (np.concatenate(parts) for parts in zip(*states, strict=True))
         return weights.astype(support.dtype), intercepts.astype(support.dtype)
+
+    def _learn_one(self, samples: Array, rng: np.random.Generator, labels: Labels) -> tuple[Array, ...]:
+        prototypes, bank = self._statistics()
+        means, nearest = calibrated_means(samples, prototypes, self.n_nearest)
+        drawn, drawn_labels = [samples], [labels]
+        for mean, own, label in zip(means, nearest, labels, strict=True):
+            n_draws = self.n_draws // int(np.count_nonzero(labels == label))
+            drawn.append(mean + self._draw(rng, bank[own], n_draws))
+            drawn_labels.append(np.full(n_draws, label))
+        return solve_logistic(np.concatenate(drawn)[None], np.concatenate(drawn_labels), C=1.0)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Return the logits."""

@@ -1,4 +1,4 @@
-"""Pictures, as Display objects that hold their data and draw only when asked."""
+"""The heat map of a search."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any

@@ -53,7 +53,11 @@ def test_simpleshot_is_the_nearest_centroid_of_centred_normalised_features(task,
     support, labels, queries = task
     centred, asked = normalize(support - priors.mean), normalize(queries - priors.mean)
     expected = NearestCentroid().fit(centred, labels).predict(asked)
-    np.testing.assert_array_equal(SimpleShot(priors).fit(support, labels).predict(queries), expected)
+    classifier = SimpleShot(priors).fit(support, labels)
+    np.testing.assert_array_equal(classifier.predict(queries), expected)
+    means = np.array([centred[labels == c].mean(axis=0) for c in range(4)])
+    distances = ((asked[:, None] - means) ** 2).sum(axis=2)
+    np.testing.assert_allclose(1 - classifier.decision_function(queries), distances)
 
 
 def test_with_one_shot_simpleshot_is_cl2n(novel, priors):

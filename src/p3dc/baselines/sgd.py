@@ -1,0 +1,137 @@
+"""A cosine head trained by SGD, for many tasks at once.
+
+Every weight vector stays in the span of where it began and of the support samples. Training therefore runs in an
+orthonormal basis of the samples with one more axis for what the first weights have outside it: S + 1 numbers instead
+of D. A rotation changes neither cosines nor the steps of SGD, so this is the training of the D weights and no
+approximation. Shape letters: T tasks, S support, Q queries, N ways, D features, R the smaller of S and D.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from p3dc.baselines.contract import Array, Labels, TaskMethod, task_generators
+from p3dc.method import l2_normalize, masked_softmax
+
+LEARNING_RATE = 0.01
+MOMENTUM = 0.9
+DAMPENING = 0.9
+WEIGHT_DECAY = 0.001
+BATCH_SIZE = 4
+
+
+class SGDHead(TaskMethod):
+    """What heads on plain features share; each says its scale and whether the lengths of its weights are learned.
+
+    Attributes
+    ----------
+    weight_norm : bool
+        Whether logits are scale · g · cos(w, x) with a learned g for each class, or scale · cos(w, x).
+    """
+
+    weight_norm: ClassVar[bool]
+
+    def __init__(self, *, scale: float, n_epochs: int, random_state: int) -> None:
+        self.scale = scale
+        self.n_epochs = n_epochs
+        self.random_state = random_state
+
+    def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
+        """Train a new head for each task."""
+        generators = task_generators(support, self.random_state)
+        heads = train_heads(
+            support, labels, generators, scale=self.scale, n_epochs=self.n_epochs, weight_norm=self.weight_norm
+        )
+        return (heads,)
+
+    def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
+        """Take the logits of the head."""
+        return np.asarray(l2_normalize(queries) @ state[0].mT)
+
+
+def train_heads(
+    support: Array,
+    labels: Labels,
+    generators: Sequence[np.random.Generator],
+    *,
+    scale: float,
+    n_epochs: int,
+    weight_norm: bool,
+) -> Array:
+    """Train the head of each task, from weights and in an order that its generator draws.
+
+    Parameters
+    ----------
+    support : array of shape (T, S, D)
+    labels : array of shape (S,)
+    generators : sequence of T generators
+        Each draws the first weights, uniform in ±1/√D as those of PyTorch's linear layer, and then the orders.
+    scale : float
+        Multiplies the cosines.
+    n_epochs : int
+        How often every sample is seen.
+    weight_norm : bool
+        As in :class:`SGDHead`.
+
+    Returns
+    -------
+    array of shape (T, N, D)
+        Vectors whose inner products with a normalised query are its logits.
+    """
+    samples = l2_normalize(support.astype(np.float64))
+    n_support, n_features = samples.shape[1:]
+    bound = n_features**-0.5
+    first = np.stack([rng.uniform(-bound, bound, (labels.max() + 1, n_features)) for rng in generators])
+    unshuffled = np.tile(np.arange(n_support), (n_epochs, 1))
+    orders = np.stack([rng.permuted(unshuffled, axis=1) for rng in generators], axis=1)
+
+    basis = np.linalg.qr(samples.mT).Q
+    inside = first @ basis
+    outside = first - inside @ basis.mT
+    weights = np.concatenate([inside, np.linalg.norm(outside, axis=-1, keepdims=True)], axis=-1)
+    coordinates = np.pad(samples @ basis, ((0, 0), (0, 0), (0, 1)))
+    gains = _train(weights, coordinates, labels, orders, scale=scale, weight_norm=weight_norm)
+
+    weights = weights[..., :-1] @ basis.mT + weights[..., -1:] * l2_normalize(outside)
+    heads: Array = (scale * gains[..., None] * l2_normalize(weights)).astype(support.dtype)
+    return heads
+
+
+def _train(weights: Array, samples: Array, labels: Labels, orders: Array, *, scale: float, weight_norm: bool) -> Array:
+    """Train the weights in place and return the factor of each cosine.
+
+    (T, N, R + 1), (T, S, R + 1), (S,), (n_epochs, T, S) -> (T, N)
+    """
+    targets = np.eye(weights.shape[1])[labels]
+    gains = np.linalg.norm(weights, axis=-1) if weight_norm else np.ones(weights.shape[:2])
+    velocity, gain_velocity = np.zeros_like(weights), np.zeros_like(gains)
+    starts = range(0, len(labels), BATCH_SIZE)
+    first = True
+    for order in orders:
+        shuffled, wanted = np.take_along_axis(samples, order[..., None], axis=1), targets[order]
+        for start in starts:
+            batch, truth = shuffled[:, start : start + BATCH_SIZE], wanted[:, start : start + BATCH_SIZE]
+            lengths = np.sqrt(np.vecdot(weights, weights))
+            cosines = batch @ weights.mT / lengths[:, None]
+            errors = masked_softmax(scale * gains[:, None] * cosines, None) - truth
+            errors *= scale / batch.shape[1]
+            slopes = np.sum(errors * cosines, axis=1)
+            pulls = gains / lengths
+            gradient = (errors * pulls[:, None]).mT @ batch
+            gradient -= (slopes * pulls / lengths)[..., None] * weights
+            _step(weights, velocity, gradient, first=first)
+            if weight_norm:
+                _step(gains, gain_velocity, slopes, first=first)
+            first = False
+    return gains
+
+
+def _step(values: Array, velocity: Array, gradient: Array, *, first: bool) -> None:
+    """Move the values by one step of SGD as PyTorch defines it: the first step is not dampened."""
+    gradient += WEIGHT_DECAY * values
+    if not first:
+        gradient *= 1 - DAMPENING
+    velocity *= MOMENTUM
+    velocity += gradient
+    values -= LEARNING_RATE * velocity

@@ -1,0 +1,92 @@
+"""From folders of features to a report."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import p3dc
+from p3dc.errors import InputError
+from p3dc.figures import CalibrationDisplay, GridComparisonDisplay
+from p3dc.files import replacing, write_json
+from p3dc.reproduce.datasets import load_data_set
+from p3dc.reproduce.document import Picture, to_html, to_markdown
+from p3dc.reproduce.pages import report_blocks, study_json
+from p3dc.reproduce.study import Plan, Study, Tell, run_study
+
+
+def reproduce(folders: Sequence[Path], out: Path, plan: Plan, tell: Tell = lambda _: None) -> list[Study]:
+    """Run the paper's experiments on each folder of features and write the report.
+
+    Parameters
+    ----------
+    folders : sequence of paths
+        Each with base, novel and, if possible, validation features.
+    out : path
+        Folder for ``report.html``, ``report.md``, ``report.json`` and ``figures``. Finished parts are kept in it, so
+        that an interrupted run goes on where it was.
+    plan : Plan
+    tell : callable, optional
+        Called with what begins now; returns where to report its progress.
+
+    Returns
+    -------
+    list of Study
+    """
+    data_sets = [load_data_set(folder) for folder in folders]
+    names = [data.name for data in data_sets]
+    if len(set(names)) < len(names):
+        raise InputError(f"two folders have the same name: {', '.join(names)}. Rename one.")
+    (out / "figures").mkdir(parents=True, exist_ok=True)
+    parts = []
+    for data in data_sets:
+        study = run_study(data, plan, out, tell)
+        tell("figures")
+        parts.append((study, draw(study, out / "figures")))
+    blocks = report_blocks(parts)
+    _write(out / "report.md", to_markdown(blocks, out))
+    _write(out / "report.html", to_html(blocks, "P3DC-Shot: the paper's experiments"))
+    studies = [study for study, _ in parts]
+    write_json(out / "report.json", report_json(plan, studies))
+    return studies
+
+
+def report_json(plan: Plan, studies: Sequence[Study]) -> dict[str, Any]:
+    """Everything that was measured; only what stands under ``seconds`` differs between equal runs."""
+    return {
+        "p3dc": p3dc.__version__,
+        "plan": asdict(plan),
+        "studies": [study_json(study) for study in studies],
+        "seconds": {study.data.name: study.seconds for study in studies},
+    }
+
+
+def draw(study: Study, folder: Path) -> list[Picture]:
+    """Draw Figures 3 and 4 of one data set, as PNG and SVG."""
+    from matplotlib.figure import Figure
+
+    data = study.data
+    alpha, beta = study.weights[1, "raw"]
+    moved = CalibrationDisplay.from_features(data.novel, data.priors, alpha=alpha, beta=beta, seed=study.plan.seed)
+    figure = Figure(figsize=(9.5, 6), layout="constrained")
+    moved.plot(figure.subplots())
+    pictures = [_save(figure, folder / f"{data.name}-figure-3", f"Figure 3: {moved}")]
+    validation = study.choices[1, "raw"]
+    if validation is not None:
+        figure = Figure(figsize=(11, 4.6), layout="constrained")
+        grids = GridComparisonDisplay.from_searches(validation, study.novel_grid)
+        grids.plot(figure.subplots(1, 2))
+        pictures.append(_save(figure, folder / f"{data.name}-figure-4", f"Figure 4: {grids}"))
+    return pictures
+
+
+def _save(figure: Any, path: Path, caption: str) -> Picture:
+    for ending, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
+        with replacing(path.with_name(f"{path.name}.{ending}")) as temporary:
+            figure.savefig(temporary, format=ending, **options)
+    return Picture(path.with_name(f"{path.name}.png"), caption)
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

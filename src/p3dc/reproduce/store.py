@@ -1,0 +1,36 @@
+"""Finished parts of a long computation, so that an interrupted one goes on where it was."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from p3dc.files import write_json
+
+
+@dataclass(frozen=True)
+class Store:
+    """Keeps JSON values in a folder, each under a key and under everything that it depends on.
+
+    Attributes
+    ----------
+    folder : Path
+    context : str
+        What all values depend on; values of another context are not seen.
+    """
+
+    folder: Path
+    context: str
+
+    def keep(self, key: str, compute: Callable[[], Any]) -> Any:
+        """Return the value of a key, computing it if it is not there yet."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / f"{key}-{sha256(f'{self.context} {key}'.encode()).hexdigest()[:12]}.json"
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, json.JSONDecodeError):
+            value = compute()
+            write_json(path, value)
+            return value

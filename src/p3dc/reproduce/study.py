@@ -1,0 +1,303 @@
+"""Everything that is measured on one data set. Selection sees base and validation classes only."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+import p3dc
+from p3dc import method
+from p3dc.baselines.contract import TaskMethod
+from p3dc.classifier import P3DCClassifier
+from p3dc.engine import TaskScorer
+from p3dc.errors import InputError
+from p3dc.evaluation import Progress, Sampler, TaskScores, compare_on, evaluate, half_width
+from p3dc.features import FeatureSet
+from p3dc.method import Attention
+from p3dc.reproduce.datasets import DataSet
+from p3dc.reproduce.published import SELECTED, WAYS
+from p3dc.reproduce.release import ReleaseP3DC, ReleaseSampler
+from p3dc.reproduce.rows import KEYS, ROWS, Row, Setting
+from p3dc.reproduce.store import Store
+from p3dc.selection import SearchResult, search
+from p3dc.tasks import TaskSampler
+
+N_WAY, N_QUERY = 5, 15
+SHOTS = (1, 5)
+POINTS = {"p3dc-0-0": (0.0, 0.0), "p3dc-1-0": (1.0, 0.0), "p3dc-0-1": (0.0, 1.0), "p3dc-third": (1 / 3, 1 / 3)}
+
+Tell = Callable[[str], Progress | None]
+"""Called with what begins now; returns where to report its progress."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to measure, and by which protocol.
+
+    Attributes
+    ----------
+    n_tasks : int
+        Of every measurement but those of slow methods.
+    slow_tasks : int
+        The first of the same tasks, for slow methods.
+    select_tasks : int
+        Validation tasks to choose the parameters of compared methods on.
+    seed : int
+    protocol : {"paper", "release"}
+        Whether tasks and P3DC are the paper's, or those of the authors' released scripts.
+    methods : sequence of str
+        Keys of the compared methods.
+    """
+
+    n_tasks: int = 2000
+    slow_tasks: int = 500
+    select_tasks: int = 500
+    seed: int = 0
+    protocol: Literal["paper", "release"] = "paper"
+    methods: Sequence[str] = tuple(KEYS)
+
+    def __post_init__(self) -> None:
+        unknown = [key for key in self.methods if key not in KEYS]
+        if unknown:
+            raise InputError(f"there is no method {unknown[0]!r}. Choose from {', '.join(KEYS)}.")
+        if self.protocol not in ("paper", "release"):
+            raise InputError(f"protocol is {self.protocol!r}. It must be paper or release.")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The accuracies of one method, or why there are none.
+
+    Attributes
+    ----------
+    scores : TaskScores or None
+    parameters : str
+        What was chosen for it.
+    missing : str
+        Why there are no scores.
+    """
+
+    scores: TaskScores | None
+    parameters: str = ""
+    missing: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """All that was measured on one data set.
+
+    Attributes
+    ----------
+    data : DataSet
+    plan : Plan
+    choices : dict from (shots, attention) to SearchResult or None
+        What α and β were chosen from; None where they are the paper's.
+    weights : dict from (shots, attention) to (alpha, beta)
+    table_1 : dict from (key, shots) to Measured
+    table_3 : dict from (key, ways) to Measured
+    table_4 : dict from attention to Measured
+        At the weights chosen for attentive prototypes.
+    novel_grid : SearchResult
+        One-shot accuracies on novel classes, to be shown beside those of validation and used for nothing.
+    seconds : dict
+        Of one 5-way 5-shot task.
+    """
+
+    data: DataSet
+    plan: Plan
+    choices: dict[tuple[int, Attention], SearchResult | None]
+    weights: dict[tuple[int, Attention], tuple[float, float]]
+    table_1: dict[tuple[str, int], Measured]
+    table_3: dict[tuple[str, int], Measured]
+    table_4: dict[Attention, Measured]
+    novel_grid: SearchResult
+    seconds: dict[str, float]
+
+    def gain(self, key: str, reference: str, n_shot: int) -> tuple[float, float] | None:
+        """Paired difference of two rows of Table 1 over the tasks that both have, with half its interval."""
+        one, two = (self.table_1.get((name, n_shot)) for name in (key, reference))
+        if one is None or two is None or one.scores is None or two.scores is None:
+            return None
+        return paired(one.scores, two.scores)
+
+
+def paired(one: TaskScores, two: TaskScores) -> tuple[float, float]:
+    """Mean difference over the first tasks that both have, with half its interval."""
+    n = min(len(one.accuracy), len(two.accuracy))
+    gain = one.accuracy[:n] - two.accuracy[:n]
+    return float(gain.mean()), half_width(gain)
+
+
+def run_study(data: DataSet, plan: Plan, folder: Path, tell: Tell = lambda _: None) -> Study:
+    """Measure everything, keeping finished parts in a folder."""
+    kept = {**asdict(plan), "methods": None, "version": p3dc.__version__, "data": data.fingerprint}
+    store = Store(folder / "parts" / data.name, str(kept))
+    work = _Work(data, plan, store, folder / "trained", tell)
+    with threadpool_limits(1, user_api="blas"):
+        choices: dict[tuple[int, Attention], SearchResult | None] = {}
+        weights: dict[tuple[int, Attention], tuple[float, float]] = {}
+        attentions: tuple[Attention, ...] = ("raw", "unit")
+        for n_shot in SHOTS:
+            for attention in attentions:
+                found = work.choose(n_shot, attention)
+                choices[n_shot, attention] = found
+                weights[n_shot, attention] = (
+                    SELECTED[str(data.paper_name), n_shot] if found is None else (found.best.alpha, found.best.beta)
+                )
+        table_1 = {}
+        for n_shot in SHOTS:
+            for row in ROWS:
+                if row.key in plan.methods:
+                    table_1[row.key, n_shot] = work.measure(row, n_shot)
+            for key, point in (*POINTS.items(), ("p3dc", weights[n_shot, "raw"])):
+                table_1[key, n_shot] = work.measure_p3dc(key, n_shot, N_WAY, point, "raw")
+            table_1["p3dc-unit", n_shot] = work.measure_p3dc(
+                "p3dc-unit", n_shot, N_WAY, weights[n_shot, "unit"], "unit"
+            )
+        table_3 = {
+            (key, n_way): measured
+            for n_way in WAYS
+            if n_way <= len(data.novel.class_names)
+            for key, measured in work.measure_ways(n_way, weights[1, "raw"]).items()
+        }
+        prototypes: tuple[Attention, ...] = ("mean", "raw")
+        table_4 = {kind: work.measure_p3dc("table-4", 5, N_WAY, weights[5, "raw"], kind) for kind in prototypes}
+        novel_grid = work.grid("novel-grid", data.novel, 1, "raw")
+        seconds = work.time(weights[5, "raw"])
+    return Study(data, plan, choices, weights, table_1, table_3, table_4, novel_grid, seconds)
+
+
+@dataclass(frozen=True)
+class _Work:
+    data: DataSet
+    plan: Plan
+    store: Store
+    trained: Path
+    tell: Tell
+
+    def sampler(self, n_way: int, n_shot: int) -> Sampler:
+        features, options = self.data.novel, {"n_way": n_way, "n_shot": n_shot, "n_query": N_QUERY}
+        if self.plan.protocol == "release":
+            return ReleaseSampler(features, **options, seed=self.plan.seed)
+        return TaskSampler(features.labels, **options, seed=self.plan.seed, class_names=features.class_names)
+
+    def choose(self, n_shot: int, attention: Attention) -> SearchResult | None:
+        """Search (α, β) on validation classes; the released scripts have the paper's instead."""
+        if self.plan.protocol == "release" and self.data.paper_name is not None:
+            return None
+        return self.grid(f"choice-{n_shot}-{attention}", self.data.validation, n_shot, attention)
+
+    def grid(self, key: str, features: FeatureSet, n_shot: int, attention: Attention) -> SearchResult:
+        priors = self.data.priors if features is self.data.novel else self.data.selection_priors
+        n_tasks = self.plan.n_tasks
+
+        def compute() -> dict[str, Any]:
+            found = search(
+                priors,
+                features,
+                n_way=N_WAY,
+                n_shot=n_shot,
+                n_query=N_QUERY,
+                n_tasks=n_tasks,
+                seed=self.plan.seed,
+                attention=attention,
+                progress=self.tell(f"α and β on {key.partition('-')[0]} tasks, {n_shot}-shot, {attention}"),
+            )
+            return {name: getattr(found, name).tolist() for name in ("alpha", "beta", "accuracy", "interval")}
+
+        columns: dict[str, Any] = {name: np.array(values) for name, values in self.store.keep(key, compute).items()}
+        return SearchResult(**columns, n_tasks=n_tasks)
+
+    def measure(self, row: Row, n_shot: int, n_way: int = N_WAY) -> Measured:
+        """Measure one of the compared methods."""
+        n_tasks = min(self.plan.n_tasks, self.plan.slow_tasks) if row.slow else self.plan.n_tasks
+
+        def compute() -> dict[str, Any]:
+            progress = self.tell(f"{row.title}, {n_way}-way {n_shot}-shot")
+            setting = Setting(self.data, n_shot, lambda one: self._validate(one, n_shot), self.trained)
+            classifier = row.make(setting)
+            scores = self._scores(classifier, n_way, n_shot, n_tasks, progress)
+            return {"accuracy": scores.accuracy.tolist(), "parameters": _parameters(classifier)}
+
+        try:
+            return _measured(self.store.keep(f"{row.key}-{n_way}-{n_shot}", compute))
+        except InputError as error:
+            return Measured(None, missing=str(error))
+
+    def measure_p3dc(
+        self, key: str, n_shot: int, n_way: int, point: tuple[float, float], attention: Attention
+    ) -> Measured:
+        """Measure P3DC at one (α, β)."""
+
+        def compute() -> dict[str, Any]:
+            progress = self.tell(f"P3DC at {point[0]:.2g}, {point[1]:.2g}, {n_way}-way {n_shot}-shot, {attention}")
+            kind: Any = ReleaseP3DC if self.plan.protocol == "release" else P3DCClassifier
+            classifier = kind(self.data.priors, alpha=point[0], beta=point[1], attention=attention)
+            scores = self._scores(classifier, n_way, n_shot, self.plan.n_tasks, progress)
+            parameters = f"α = {point[0]:.2g}, β = {point[1]:.2g}"
+            return {"accuracy": scores.accuracy.tolist(), "parameters": parameters}
+
+        return _measured(self.store.keep(f"{key}-{n_way}-{n_shot}-{attention}", compute))
+
+    def measure_ways(self, n_way: int, point: tuple[float, float]) -> dict[str, Measured]:
+        """Measure the rows of Table 3 at one number of ways."""
+        rows = {row.key: row for row in ROWS}
+        keys = [key for key in ("restorenet", "l2n", "cl2n") if key in self.plan.methods]
+        measured = {key: self.measure(rows[key], 1, n_way) for key in keys}
+        return measured | {"p3dc": self.measure_p3dc("p3dc", 1, n_way, point, "raw")}
+
+    def time(self, point: tuple[float, float]) -> dict[str, float]:
+        """Time calibration and classification of single 5-way 5-shot tasks, and of many at once."""
+        self.tell("timing")
+        features, priors = self.data.novel.features, self.data.priors.prototypes
+        sampler = TaskSampler(self.data.novel.labels, n_way=N_WAY, n_shot=5, n_query=N_QUERY, seed=self.plan.seed)
+        n_tasks = min(200, self.plan.n_tasks)
+        tasks = sampler.draw(n_tasks)
+        calibrate, classify = [], []
+        for support, queries in zip(tasks.support, tasks.queries, strict=True):
+            samples, asked = features[support.ravel()].astype(float), features[queries.ravel()].astype(float)
+            start = time.perf_counter()
+            calibrated = method.calibrate(samples, priors, alpha=point[0], beta=point[1])
+            middle = time.perf_counter()
+            method.classify(asked, calibrated.reshape(N_WAY, 5, -1))
+            calibrate.append(middle - start)
+            classify.append(time.perf_counter() - middle)
+        scorer = TaskScorer(features, priors, [point[0]], [point[1]])
+        start = time.perf_counter()
+        scorer.correct(tasks)
+        together = (time.perf_counter() - start) / n_tasks
+        return {"calibrate": float(np.median(calibrate)), "classify": float(np.median(classify)), "together": together}
+
+    def _scores(self, classifier: Any, n_way: int, n_shot: int, n_tasks: int, progress: Progress | None) -> TaskScores:
+        sampler = self.sampler(n_way, n_shot)
+        found = compare_on(sampler, {"": classifier}, self.data.novel, n_tasks=n_tasks, progress=progress)
+        return found.scores[""]
+
+    def _validate(self, classifier: Any, n_shot: int) -> float:
+        n_tasks = min(self.plan.select_tasks, self.plan.n_tasks)
+        scores = evaluate(
+            classifier,
+            self.data.validation,
+            n_way=N_WAY,
+            n_shot=n_shot,
+            n_query=N_QUERY,
+            n_tasks=n_tasks,
+            seed=self.plan.seed,
+        )
+        return scores.mean
+
+
+def _measured(value: dict[str, Any]) -> Measured:
+    accuracy: npt.NDArray[np.float64] = np.array(value["accuracy"])
+    return Measured(TaskScores(accuracy), value["parameters"])
+
+
+def _parameters(classifier: TaskMethod) -> str:
+    """Say what was set on a method, apart from what it was trained on."""
+    plain = {k: v for k, v in classifier.get_params().items() if isinstance(v, int | float | tuple)}
+    return ", ".join(f"{name} {value}" for name, value in sorted(plain.items()) if name != "random_state")

@@ -1,0 +1,116 @@
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from p3dc import P3DCClassifier, evaluate, search
+from p3dc.errors import InputError
+from p3dc.reproduce.make import reproduce
+from p3dc.reproduce.study import Plan
+
+QUICK = ("nn", "l2n", "cl2n", "dc-nearest", "deepvoro", "gda")
+SMALL = {"n_tasks": 20, "slow_tasks": 5, "select_tasks": 10}
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory, base, validation, novel):
+    root = tmp_path_factory.mktemp("report")
+    data = root / "birds"
+    data.mkdir()
+    for name, features in (("base", base), ("validation", validation), ("novel", novel)):
+        features.save(data / f"{name}.npz")
+    [study] = reproduce([data], root / "out", Plan(**SMALL, methods=QUICK))
+    return data, root / "out", study
+
+
+def test_all_files_are_there(report):
+    _, out, _ = report
+    assert {path.name for path in out.iterdir()} >= {"report.html", "report.md", "report.json", "figures"}
+    figures = {path.name for path in (out / "figures").iterdir()}
+    assert figures == {f"birds-figure-{n}.{ending}" for n in (3, 4) for ending in ("png", "svg")}
+
+
+def test_the_page_needs_no_other_file(report):
+    _, out, _ = report
+    page = (out / "report.html").read_text()
+    sources = re.findall(r'(?:src|href)="([^"]{0,30})', page)
+    assert len(sources) == 2
+    assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert "<script" not in page
+
+
+def test_rows_are_those_of_the_library(report, priors, validation, novel):
+    _, out, study = report
+    options = {"n_shot": 5, "n_tasks": 20}
+    best = search(priors, validation, **options).best
+    assert study.weights[5, "raw"] == (best.alpha, best.beta)
+    expected = evaluate(P3DCClassifier(priors, alpha=best.alpha, beta=best.beta), novel, **options)
+    np.testing.assert_array_equal(study.table_1["p3dc", 5].scores.accuracy, expected.accuracy)
+    text = f"{100 * expected.mean:.2f} ± {100 * expected.interval:.2f}"
+    assert text in (out / "report.md").read_text()
+    assert text in (out / "report.html").read_text()
+
+
+def test_table_3_uses_the_weights_of_five_ways(report, priors, novel):
+    _, _, study = report
+    alpha, beta = study.weights[1, "raw"]
+    expected = evaluate(P3DCClassifier(priors, alpha=alpha, beta=beta), novel, n_way=7, n_tasks=20)
+    np.testing.assert_array_equal(study.table_3["p3dc", 7].scores.accuracy, expected.accuracy)
+    assert {n_way for _, n_way in study.table_3} == {5, 7}
+
+
+def test_the_same_seed_gives_the_same_json_apart_from_times(report, tmp_path):
+    data, out, _ = report
+    reproduce([data], tmp_path / "again", Plan(**SMALL, methods=QUICK))
+    one, two = (json.loads((folder / "report.json").read_text()) for folder in (out, tmp_path / "again"))
+    for content in (one, two):
+        del content["seconds"]
+    assert json.dumps(one) == json.dumps(two)
+
+
+def test_finished_parts_are_not_computed_again(report):
+    data, out, _ = report
+    told = []
+    before = (out / "report.json").read_text()
+    reproduce([data], out, Plan(**SMALL, methods=QUICK), lambda title: told.append(title))
+    assert set(told) == {"timing", "figures"}
+    again = json.loads((out / "report.json").read_text())
+    assert again["studies"] == json.loads(before)["studies"]
+
+
+def test_an_interrupted_run_goes_on_where_it_was(report, tmp_path):
+    data, _, _ = report
+    told = []
+
+    def stop(title):
+        told.append(title)
+        if len(told) == 8:
+            raise KeyboardInterrupt
+
+    plan = Plan(**SMALL, methods=QUICK)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce([data], tmp_path / "out", plan, stop)
+    first = told[:7]
+    told.clear()
+    told += [None] * 8
+    reproduce([data], tmp_path / "out", plan, stop)
+    assert not set(first) & set(told[8:])
+
+
+def test_without_torch_rows_say_what_to_install(report, monkeypatch, tmp_path):
+    data, _, _ = report
+    monkeypatch.setitem(sys.modules, "torch", None)
+    [study] = reproduce([data], tmp_path / "out", Plan(**SMALL, methods=("restorenet", "l2n")))
+    assert study.table_1["restorenet", 1].scores is None
+    assert 'pip install "p3dc-shot[torch]"' in (tmp_path / "out" / "report.html").read_text().replace("&quot;", '"')
+
+
+def test_bad_plans_are_refused(folder, tmp_path):
+    with pytest.raises(InputError, match="there is no method 'magic'"):
+        Plan(methods=["magic"])
+    with pytest.raises(InputError, match="protocol is 'mine'"):
+        Plan(protocol="mine")
+    with pytest.raises(InputError, match="two folders have the same name"):
+        reproduce([folder, folder], tmp_path / "out", Plan())
