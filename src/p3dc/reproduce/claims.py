@@ -1,8 +1,12 @@
 """What the paper says of its tables, and whether it holds on these features: sentences made from the numbers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from p3dc.reproduce.study import Study, paired
+from p3dc.reproduce import published
+from p3dc.reproduce.published import Published
+from p3dc.reproduce.rows import TITLES
+from p3dc.reproduce.study import Measured, Study, paired
 
 
 @dataclass(frozen=True)
@@ -32,30 +36,47 @@ class Claim:
         return f"{self.text}: {self.verdict} ({100 * self.gain:+.2f} ± {100 * self.interval:.2f} points)."
 
 
+RIVALS = ("p3dc-0-0", "nn", "l2n", "cl2n", "dc-nearest", "s2m2", "deepvoro", "deepvoro++", "dc", "tcpr")
+"""Rows that the paper measured on the same features as its own method."""
+
+
 def claims(study: Study) -> list[Claim]:
-    """Check the orderings of the paper that the measured rows allow."""
+    """Check the orderings that the paper's numbers have, on its data set of the same classes or on miniImageNet."""
+    name = study.data.paper_name or "miniImageNet"
     found = []
     for n_shot in (1, 5):
-        shots = f"{n_shot}-shot"
-        for text, key, reference in (
-            (f"Calibration with the selected α and β beats none, {shots}", "p3dc", "p3dc-0-0"),
-            (f"P3DC beats L2N + NN, {shots}", "p3dc", "l2n"),
-            (f"P3DC beats CL2N + NN, {shots}", "p3dc", "cl2n"),
-            (f"P3DC beats DC + L2N + NN, {shots}", "p3dc", "dc-nearest"),
-            (f"P3DC beats SimpleShot, {shots}", "p3dc", "simpleshot"),
-            (f"P3DC beats DC, {shots}", "p3dc", "dc"),
-            (f"P3DC beats TCPR, {shots}", "p3dc", "tcpr"),
-            (f"L2 normalisation beats plain NN, {shots}", "l2n", "nn"),
-        ):
-            gain = study.gain(key, reference, n_shot)
-            if gain is not None:
-                found.append(Claim(text, *gain))
-    mean, raw = (study.table_4[attention].scores for attention in ("mean", "raw"))
-    if mean is not None and raw is not None:
-        found.append(Claim("Attentive prototypes beat average ones, 5-shot", *paired(raw, mean)))
-    ways = sorted(n_way for key, n_way in study.table_3 if key == "p3dc")
-    for n_way in ways[1:]:
-        one, two = study.table_3["p3dc", n_way], study.table_3.get(("l2n", n_way))
-        if two is not None and one.scores is not None and two.scores is not None:
-            found.append(Claim(f"P3DC beats L2N + NN at {n_way} ways, 1-shot", *paired(one.scores, two.scores)))
+        for rival in RIVALS:
+            ours = published.table_1(name, "p3dc", n_shot)
+            theirs = published.table_1(name, rival, n_shot) or (published.table_2(name, rival) if n_shot == 1 else None)
+            scores = [study.table_1.get((key, n_shot)) for key in ("p3dc", rival)]
+            found += _claim(f"{n_shot}-shot", ("P3DC", TITLES[rival]), (ours, theirs), scores)
+    found += _claim(
+        "5-shot",
+        ("Attentive weighting", "averaging"),
+        (published.table_4(name, "raw"), published.table_4(name, "mean")),
+        [study.table_4["raw"], study.table_4["mean"]],
+    )
+    for n_way in sorted({n_way for _, n_way in study.table_3} - {5}):
+        for rival in ("l2n", "cl2n"):
+            numbers = [published.table_3(name, key, n_way) for key in ("p3dc", rival)]
+            scores = [study.table_3.get((key, n_way)) for key in ("p3dc", rival)]
+            found += _claim(f"{n_way}-way 1-shot", ("P3DC", TITLES[rival]), numbers, scores)
     return found
+
+
+def _claim(
+    setting: str,
+    names: tuple[str, str],
+    numbers: Sequence[Published | None],
+    measured: Sequence[Measured | None],
+) -> list[Claim]:
+    """Make the claim that the larger printed number belongs to the better method, if all four numbers are there."""
+    (ours, theirs), (one, two) = numbers, measured
+    if ours is None or theirs is None or ours.mean == theirs.mean:
+        return []
+    if one is None or two is None or one.scores is None or two.scores is None:
+        return []
+    gain, interval = paired(one.scores, two.scores)
+    if ours.mean > theirs.mean:
+        return [Claim(f"{names[0]} beats {names[1]}, {setting}", gain, interval)]
+    return [Claim(f"{names[1]} beats {names[0]}, {setting}", -gain, interval)]

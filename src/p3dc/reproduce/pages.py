@@ -10,18 +10,9 @@ from p3dc.reproduce import published
 from p3dc.reproduce.claims import claims
 from p3dc.reproduce.document import Block, Bullets, Heading, Paragraph, Picture, Table
 from p3dc.reproduce.published import OWN_FEATURES, TIMES, Published
-from p3dc.reproduce.rows import OTHERS, ROWS
+from p3dc.reproduce.rows import OTHERS, P3DC_TITLES, ROWS, TITLES
 from p3dc.reproduce.study import N_QUERY, N_WAY, SHOTS, Measured, Study
 
-P3DC_TITLES = {
-    "p3dc-0-0": "P3DC-Shot (α = 0, β = 0)",
-    "p3dc-1-0": "P3DC-Shot (α = 1, β = 0)",
-    "p3dc-0-1": "P3DC-Shot (α = 0, β = 1)",
-    "p3dc-third": "P3DC-Shot (α = β = 1/3)",
-    "p3dc": "P3DC-Shot (selected α, β)",
-    "p3dc-unit": "P3DC-Shot, unit query (selected α, β)",
-}
-TITLES = {row.key: row.title for row in ROWS} | P3DC_TITLES
 OTHER_FEATURES, FEWER, NOT_THERE = "†", "‡", "◇"
 
 
@@ -132,13 +123,14 @@ def study_blocks(study: Study, pictures: Sequence[Picture]) -> list[Block]:
     together = f"{1000 * study.seconds['together']:.2f} ms a task for both when many tasks are scored together"
     verdicts = claims(study)
     failed = [str(claim) for claim in verdicts if claim.verdict != "holds"]
+    borrowed = "" if data.paper_name else " on miniImageNet"
     return [
         Heading(data.name),
         Paragraph(f"Classes: {sizes}. {data.base.features.shape[1]} features. {paper} {chosen}"),
         Heading("What holds", 3),
         Paragraph(
-            f"Of {len(verdicts)} orderings of the paper, {len(verdicts) - len(failed)} hold on these features."
-            + (" These do not, or are too close to decide:" if failed else "")
+            f"Of {len(verdicts)} orderings that the paper's numbers have{borrowed}, {len(verdicts) - len(failed)} hold "
+            "on these features." + (" These do not, or are too close to decide:" if failed else "")
         ),
         *([Bullets(failed)] if failed else []),
         Heading("Table 1: comparison of methods", 3),

@@ -164,3 +164,12 @@ ROWS = [
     Row("gda", "GDA", OTHERS, _gda, "covariance of the base classes, shrunk"),
 ]
 KEYS = [row.key for row in ROWS]
+P3DC_TITLES = {
+    "p3dc-0-0": "P3DC-Shot (α = 0, β = 0)",
+    "p3dc-1-0": "P3DC-Shot (α = 1, β = 0)",
+    "p3dc-0-1": "P3DC-Shot (α = 0, β = 1)",
+    "p3dc-third": "P3DC-Shot (α = β = 1/3)",
+    "p3dc": "P3DC-Shot (selected α, β)",
+    "p3dc-unit": "P3DC-Shot, unit query (selected α, β)",
+}
+TITLES = {row.key: row.title for row in ROWS} | P3DC_TITLES

@@ -118,13 +118,6 @@ class Study:
     novel_grid: SearchResult
     seconds: dict[str, float]
 
-    def gain(self, key: str, reference: str, n_shot: int) -> tuple[float, float] | None:
-        """Paired difference of two rows of Table 1 over the tasks that both have, with half its interval."""
-        one, two = (self.table_1.get((name, n_shot)) for name in (key, reference))
-        if one is None or two is None or one.scores is None or two.scores is None:
-            return None
-        return paired(one.scores, two.scores)
-
 
 def paired(one: TaskScores, two: TaskScores) -> tuple[float, float]:
     """Mean difference over the first tasks that both have, with half its interval."""
@@ -193,7 +186,8 @@ class _Work:
         return self.grid(f"choice-{n_shot}-{attention}", self.data.validation, n_shot, attention)
 
     def grid(self, key: str, features: FeatureSet, n_shot: int, attention: Attention) -> SearchResult:
-        priors = self.data.priors if features is self.data.novel else self.data.selection_priors
+        role = "novel" if features is self.data.novel else "validation"
+        priors = self.data.priors if role == "novel" else self.data.selection_priors
         n_tasks = self.plan.n_tasks
 
         def compute() -> dict[str, Any]:
@@ -206,11 +200,13 @@ class _Work:
                 n_tasks=n_tasks,
                 seed=self.plan.seed,
                 attention=attention,
-                progress=self.tell(f"α and β on {key.partition('-')[0]} tasks, {n_shot}-shot, {attention}"),
+                progress=self.tell(f"α and β on {role} tasks, {n_shot}-shot, {attention}"),
             )
             return {name: getattr(found, name).tolist() for name in ("alpha", "beta", "accuracy", "interval")}
 
-        columns: dict[str, Any] = {name: np.array(values) for name, values in self.store.keep(key, compute).items()}
+        columns: dict[str, Any] = {
+            name: np.array(values, dtype=np.float64) for name, values in self.store.keep(key, compute).items()
+        }
         return SearchResult(**columns, n_tasks=n_tasks)
 
     def measure(self, row: Row, n_shot: int, n_way: int = N_WAY) -> Measured:
