@@ -46,8 +46,8 @@ def test_the_best_point_is_the_most_accurate_and_of_equals_the_nearest_to_none()
 
 def test_progress_is_told(validation, priors):
     told = []
-    search(priors, validation, n_query=5, n_tasks=700, step=0.5, progress=lambda *step: told.append(step))
-    assert told == [(500, 700), (700, 700)]
+    search(priors, validation, n_query=5, n_tasks=250, step=0.5, progress=lambda *step: told.append(step))
+    assert told == [(100, 250), (200, 250), (250, 250)]
 
 
 def test_a_single_task_has_no_interval(validation, priors):

@@ -133,7 +133,7 @@ class TaskSampler:
         rows = self.by_class[self.first[classes][..., None] + members]
         return Tasks(classes, rows[..., : self.n_shot], rows[..., self.n_shot :])
 
-    def batches(self, n_tasks: int, size: int = 500) -> Iterator[Tasks]:
+    def batches(self, n_tasks: int, size: int = 100) -> Iterator[Tasks]:
         """Draw the first tasks a batch at a time, so that memory does not grow with their number."""
         check_count("n_tasks", n_tasks, 1)
         for start in range(0, n_tasks, size):

@@ -40,7 +40,7 @@ class ReleaseSampler:
         self.rows = np.stack(rows)
         self.n_way, self.n_shot, self.n_query, self.seed = n_way, n_shot, n_query, seed
 
-    def batches(self, n_tasks: int, size: int = 500) -> Iterator[Tasks]:
+    def batches(self, n_tasks: int, size: int = 100) -> Iterator[Tasks]:
         """Draw the first tasks a batch at a time."""
         stream = np.random.RandomState(self.seed)
         for start in range(0, n_tasks, size):
