@@ -103,6 +103,21 @@ def test_in_a_pipe_no_figure_is_cut_off(p3dc, files):
     assert output.count("±") == 4 * 12 + 3 * 12
 
 
+def test_reproduce_writes_the_report_and_says_what_is_missing(p3dc, files, tmp_path):
+    files["validation"].unlink()
+    options = ["--tasks", 5, "--methods", "l2n", "--methods", "nn"]
+    status, output, errors = p3dc("reproduce", tmp_path, "--out", tmp_path / "report", *options)
+    assert (status, errors) == (0, "")
+    assert "orderings of the paper hold" in output
+    assert "no validation features" in output
+    assert "base classes held out, never on novel ones" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_reproduce_refuses_what_it_does_not_know(p3dc, tmp_path):
+    assert "there is no method 'magic'" in p3dc("reproduce", tmp_path, "--out", tmp_path, "--methods", "magic")[2]
+    assert "has no base features" in p3dc("reproduce", tmp_path, "--out", tmp_path / "out")[2]
+
+
 def test_search_lists_the_best_points(p3dc, files, tmp_path, priors, validation):
     status, output, _ = p3dc(
         "search", "--base", files["base"], "--validation", files["validation"], "--query", 5, "--tasks", 30,

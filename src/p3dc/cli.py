@@ -230,6 +230,8 @@ def reproduce_command(
         verdicts = claims(study)
         held = sum(claim.verdict == "holds" for claim in verdicts)
         console.print(f"{study.data.name}: {held} of {len(verdicts)} orderings of the paper hold", soft_wrap=True)
+        if study.data.held_out:
+            console.print("  no validation features: α, β and all else were chosen on base classes held out")
         for missing in sorted({measured.missing for measured in study.table_1.values() if measured.missing}):
             console.print(f"  not measured: {missing}", soft_wrap=True)
     console.print(f"Report: {out / 'report.html'}", soft_wrap=True)

@@ -35,7 +35,7 @@ def test_without_validation_base_classes_are_held_out_and_novel_ones_never_seen(
     (folder / "validation.parquet").unlink()
     data = load_data_set(folder)
     assert data.held_out
-    assert set(data.validation.class_names) == {"base-3", "base-7", "base-11"}
+    assert set(data.validation.class_names) == {"base-0", "base-3", "base-6", "base-8", "base-11"}
     assert set(data.selection_priors.class_names) == set(base.class_names) - set(data.validation.class_names)
     assert len(data.priors) == len(base.class_names)
 

@@ -18,6 +18,7 @@ NAMES = {
     "validation": ("validation", "val", "val_features", "validation_features"),
     "novel": ("novel", "novel_features", "test"),
 }
+LEAST = 5  # classes to choose on: those of one task
 ENDINGS = (".npz", ".parquet", ".plk", ".pkl", ".pickle", "")
 
 
@@ -70,7 +71,7 @@ class DataSet:
 
 
 def load_data_set(folder: Path) -> DataSet:
-    """Read the sets of a folder; without validation classes every fourth base class is held out for selection."""
+    """Read the sets of a folder; without validation classes some base classes are held out for selection."""
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder. Give one that holds base, validation and novel features.")
     found = {role: _find(folder, role) for role in NAMES}
@@ -97,13 +98,14 @@ def _find(folder: Path, role: str) -> Path | None:
 
 
 def _hold_out(base: FeatureSet) -> tuple[FeatureSet, FeatureSet]:
-    """Split base classes into those that stay and every fourth, which stands in for validation."""
-    if len(base.class_names) < 8:
+    """Split base classes into those that stay and a quarter, but five at least, that stands in for validation."""
+    n_classes = len(base.class_names)
+    if n_classes < 2 * LEAST:
         raise InputError(
-            f"there are no validation classes, and {len(base.class_names)} base classes are too few to hold some out. "
+            f"there are no validation classes, and {n_classes} base classes are too few to hold some out. "
             "Add validation features."
         )
-    aside = base.labels % 4 == 3
+    aside = np.isin(base.labels, np.linspace(0, n_classes - 1, max(LEAST, n_classes // 4)).round())
     return tuple(  # type: ignore[return-value]
         FeatureSet(base.features[rows], [base.class_names[label] for label in base.labels[rows]])
         for rows in (~aside, aside)
