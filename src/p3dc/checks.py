@@ -79,10 +79,10 @@ def first_empty(rows: Floats) -> int | None:
 
 
 def check_power(rows: Floats, power: float, what: str) -> None:
-    """Refuse what Tukey's transform cannot take: negative features, or zeros under a logarithm."""
+    """Refuse what Tukey's transform cannot take: negative features, or zeros under a logarithm; (..., D)."""
     if power == 1:
         return
-    for start, block in row_blocks(rows):
+    for start, block in row_blocks(rows.reshape(-1, rows.shape[-1])):
         bad = np.argwhere(block <= 0 if power == 0 else block < 0)
         if len(bad):
             row, feature = bad[0]

@@ -18,7 +18,8 @@ from p3dc.errors import InputError
 from p3dc.evaluation import Progress as Callback
 from p3dc.experiment import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
 from p3dc.features import FeatureSet, stream_features
-from p3dc.files import check_folder, replacing, write_json
+from p3dc.figures import FORMATS, GridDisplay, save_figure
+from p3dc.files import check_folder, write_json
 from p3dc.method import ATTENTIONS
 from p3dc.priors import Priors
 from p3dc.reproduce.claims import claims
@@ -261,7 +262,7 @@ def _check_outputs(figure: Path | None = None, **paths: Path | None) -> None:
     for path in (figure, *paths.values()):
         if path is not None:
             check_folder(path)
-    if figure is not None and figure.suffix not in (".png", ".svg", ".pdf"):
+    if figure is not None and figure.suffix not in FORMATS:
         raise InputError(f"{figure} ends in {figure.suffix!r}. Figures are written as .png, .svg or .pdf.")
 
 
@@ -296,14 +297,11 @@ def _print_experiments(console: Console, experiments: list[Experiment]) -> None:
 def _save_heat_maps(searches: dict[str, SearchResult], path: Path) -> None:
     from matplotlib.figure import Figure
 
-    from p3dc.figures import GridDisplay
-
     figure = Figure(figsize=(5.2 * len(searches), 4.4), layout="constrained")
     axes = figure.subplots(1, len(searches), squeeze=False)[0]
     for ax, (title, result) in zip(axes, searches.items(), strict=True):
         GridDisplay.from_search(result, title=f"{title}, validation classes").plot(ax)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=path.suffix[1:], dpi=150)
+    save_figure(figure, path)
 
 
 @contextmanager

@@ -32,6 +32,11 @@ def half_width(values: npt.NDArray[np.float64]) -> float:
     return float(1.96 * np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
+def percent(mean: float, interval: float) -> str:
+    """Write a mean and half the width of its interval in percent."""
+    return f"{100 * mean:.2f} ± {100 * interval:.2f}"
+
+
 @dataclass(frozen=True, eq=False)
 class TaskScores:
     """The accuracy of each task.
@@ -62,7 +67,14 @@ class TaskScores:
         return half_width(self.accuracy)
 
     def __str__(self) -> str:
-        return f"{100 * self.mean:.2f} ± {100 * self.interval:.2f} % (95 % CI, {len(self.accuracy):,} tasks)"
+        return f"{percent(self.mean, self.interval)} % (95 % CI, {len(self.accuracy):,} tasks)"
+
+
+def paired(one: TaskScores, two: TaskScores) -> tuple[float, float]:
+    """Mean gain of one over the other on the first tasks that both have, with half its interval."""
+    n_tasks = min(len(one.accuracy), len(two.accuracy))
+    gain = one.accuracy[:n_tasks] - two.accuracy[:n_tasks]
+    return float(gain.mean()), half_width(gain)
 
 
 @dataclass(frozen=True)
@@ -102,8 +114,7 @@ class Comparison:
 
     def difference(self, name: str, reference: str) -> Difference:
         """Compare two of the classifiers task by task."""
-        gain = self.scores[name].accuracy - self.scores[reference].accuracy
-        return Difference(name, reference, float(gain.mean()), half_width(gain))
+        return Difference(name, reference, *paired(self.scores[name], self.scores[reference]))
 
     @property
     def differences(self) -> list[Difference]:

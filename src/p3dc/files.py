@@ -86,6 +86,11 @@ def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
 def write_json(path: str | os.PathLike[str], content: object) -> None:
     """Write JSON atomically; NaN and infinity, which JSON lacks, become null."""
     text = json.dumps(_without_nan(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_text(path, text)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write text atomically."""
     check_text([text], f"the contents of {path}")
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

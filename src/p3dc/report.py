@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from p3dc.evaluation import Comparison
+from p3dc.evaluation import Comparison, percent
 from p3dc.experiment import Experiment, Protocol
 from p3dc.selection import SearchResult
 
@@ -25,7 +25,7 @@ def experiment_table(experiments: Sequence[Experiment]) -> Table:
         cells = [name]
         for experiment in experiments:
             scores = experiment.comparison.scores[name]
-            cells.append(f"{100 * scores.mean:.2f} ± {100 * scores.interval:.2f}")
+            cells.append(percent(scores.mean, scores.interval))
             if _has_reference(experiment.comparison):
                 gain = experiment.comparison.difference(name, REFERENCE)
                 cells.append("" if name == REFERENCE else f"{100 * gain.mean:+.2f} ± {100 * gain.interval:.2f}")
@@ -66,8 +66,7 @@ def search_table(result: SearchResult, n_best: int = 10) -> Table:
     for heading in ("α", "β", "accuracy"):
         table.add_column(heading, justify="right")
     for point in result.ranked(n_best):
-        accuracy = f"{100 * point.accuracy:.2f} ± {100 * point.interval:.2f}"
-        table.add_row(f"{point.alpha:.6g}", f"{point.beta:.6g}", accuracy)
+        table.add_row(f"{point.alpha:.6g}", f"{point.beta:.6g}", percent(point.accuracy, point.interval))
     return table
 
 

@@ -1,6 +1,7 @@
 """Choosing α and β on classes that are not the ones to be tested."""
 
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy.typing as npt
 
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
-from p3dc.evaluation import Progress
+from p3dc.evaluation import Progress, percent
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.priors import Priors, as_priors
@@ -26,7 +27,7 @@ class GridPoint(NamedTuple):
     interval: float
 
     def __str__(self) -> str:
-        return f"α = {self.alpha:g}, β = {self.beta:g}: {100 * self.accuracy:.2f} ± {100 * self.interval:.2f} %"
+        return f"α = {self.alpha:g}, β = {self.beta:g}: {percent(self.accuracy, self.interval)} %"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +61,11 @@ class SearchResult:
     def ranked(self, n_points: int) -> list[GridPoint]:
         """List the best points, the most accurate first and of equals the one that calibrates least."""
         pull = np.abs(self.alpha) + np.abs(self.beta)
-        columns = (self.alpha, self.beta, self.accuracy, self.interval)
-        order = np.lexsort((pull, -self.accuracy))[:n_points]
-        return [GridPoint(*(float(column[i]) for column in columns)) for i in order]
+        return [self.point(i) for i in np.lexsort((pull, -self.accuracy))[:n_points]]
+
+    def point(self, i: int) -> GridPoint:
+        """Return the i-th point of the grid."""
+        return GridPoint(*(float(column[i]) for column in (self.alpha, self.beta, self.accuracy, self.interval)))
 
     def __str__(self) -> str:
         return f"best of {len(self.alpha)} points: {self.best} (95 % CI, {self.n_tasks:,} tasks)"
@@ -197,30 +200,23 @@ def check_disjoint(**sets: FeatureSet | Priors) -> None:
     ...
     p3dc.errors.InputError: validation and novel share 1 class: wren. Give sets without common classes.
     """
-    items = list(sets.items())
-    for i, (name, one) in enumerate(items):
-        for other_name, other in items[i + 1 :]:
-            common = sorted(_names(one) & _names(other))
-            if common:
-                listed = ", ".join(common[:5]) + (", …" if len(common) > 5 else "")
-                classes = "class" if len(common) == 1 else "classes"
-                raise InputError(
-                    f"{name} and {other_name} share {len(common)} {classes}: {listed}. "
-                    "Give sets without common classes."
-                )
-            rows, other_rows = _rows(one), _rows(other)
-            shared = len(rows & other_rows)
-            if shared > STRAY * min(len(rows), len(other_rows)):
-                raise InputError(
-                    f"{name} and {other_name} share {shared} identical rows. Give sets without common classes."
-                )
+    rows = {name: _rows(classes) for name, classes in sets.items()}
+    for one, two in combinations(sets, 2):
+        common = sorted(_names(sets[one]) & _names(sets[two]))
+        if common:
+            listed = ", ".join(common[:5]) + (", …" if len(common) > 5 else "")
+            kind = "class" if len(common) == 1 else "classes"
+            raise InputError(f"{one} and {two} share {len(common)} {kind}: {listed}. Give sets without common classes.")
+        shared = len(rows[one] & rows[two])
+        if shared > STRAY * min(len(rows[one]), len(rows[two])):
+            raise InputError(f"{one} and {two} share {shared} identical rows. Give sets without common classes.")
 
 
 def _names(classes: FeatureSet | Priors) -> set[str]:
-    return {name for name in classes.class_names if not _is_number(name)}
+    return {name for name in classes.class_names if not _is_numeral(name)}
 
 
-def _is_number(name: str) -> bool:
+def _is_numeral(name: str) -> bool:
     try:
         float(name)
     except ValueError:

@@ -93,9 +93,19 @@ class TaskMethod(ClassifierMixin, BaseEstimator):
 
 def class_means(samples: Array, labels: Labels) -> Array:
     """Average the samples of each class, (T, S, D) -> (T, N, D)."""
-    members = np.equal.outer(np.arange(labels.max() + 1), labels)
-    means: Array = (members / members.sum(axis=1, keepdims=True)).astype(samples.dtype) @ samples
+    own = members(labels)
+    means: Array = (own / own.sum(axis=0)).T.astype(samples.dtype) @ samples
     return means
+
+
+def members(labels: Labels) -> npt.NDArray[np.bool_]:
+    """Mark the class of each sample, (S,) -> (S, N)."""
+    return np.equal.outer(labels, np.arange(labels.max() + 1))
+
+
+def nearness(queries: Array, means: Array) -> Array:
+    """Take negative squared distances, less what all means share, (T, Q, D), (T, N, D) -> (T, Q, N)."""
+    return np.asarray(2 * queries @ means.mT - np.vecdot(means, means)[:, None])
 
 
 def task_generators(support: Array, random_state: int) -> list[np.random.Generator]:

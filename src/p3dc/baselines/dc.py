@@ -145,5 +145,5 @@ class DC(TaskMethod):
 
 
 def _transform(features: Array, power: float) -> Array:
-    check_power(features.reshape(-1, features.shape[-1]), power, "features")
+    check_power(features, power, "features")
     return np.asarray(tukey(features, power))

@@ -16,7 +16,7 @@ N_VIEWS = len(POWERS) + len(SHIFTS)
 
 def view(features: Array, number: int) -> Array:
     """Transform features as view ``number`` does: normalise, then take a power or the logarithm after a shift."""
-    check_power(features.reshape(-1, features.shape[-1]), 0.5, "features")
+    check_power(features, 0.5, "features")
     normalised = l2_normalize(features)
     if number < len(POWERS):
         return np.asarray(normalised ** POWERS[number])

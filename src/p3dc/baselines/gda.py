@@ -3,6 +3,7 @@
 import numpy as np
 
 from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means
+from p3dc.baselines.logistic import logits
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize
 
@@ -31,8 +32,7 @@ class GDA(TaskMethod):
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Return log-likelihoods, less what all classes share."""
-        weights, intercepts = state
-        return np.asarray(l2_normalize(queries) @ weights.mT + intercepts[:, None])
+        return logits(state, l2_normalize(queries))
 
     def _covariance(self) -> Array:
         if not hasattr(self, "_within"):

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.svm import LinearSVC
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod
+from p3dc.baselines.contract import Array, Labels, TaskMethod, members
 
 
 class MetaOptNetSVM(TaskMethod):
@@ -53,9 +53,9 @@ class MetaOptNetRidge(TaskMethod):
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Solve all tasks."""
-        targets = np.equal.outer(np.arange(labels.max() + 1), labels).astype(support.dtype)
+        targets = members(labels).astype(support.dtype)
         gram = support @ support.mT + self.ridge * np.eye(len(labels), dtype=support.dtype)
-        return (np.linalg.solve(gram, targets.T).mT @ support,)
+        return (np.linalg.solve(gram, targets).mT @ support,)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Take inner products with the weights."""

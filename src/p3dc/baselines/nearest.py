@@ -6,7 +6,7 @@ cosine, as its own classifier does; SimpleShot ranks by Euclidean distance. With
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means
+from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, nearness
 from p3dc.checks import check_same_width
 from p3dc.method import l2_normalize
 from p3dc.priors import Priors
@@ -67,6 +67,5 @@ class SimpleShot(CL2N):
     """CL2N by Euclidean distance to the class mean, as published."""
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take negative squared distances to the means, less what all classes share."""
-        (means,) = state
-        return np.asarray(2 * self._transform(queries) @ means.mT - np.vecdot(means, means)[:, None])
+        """Rank by nearness to the means."""
+        return nearness(self._transform(queries), state[0])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means
+from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, members, nearness
 from p3dc.method import l2_normalize, masked_softmax
 
 
@@ -17,9 +17,8 @@ class ProtoNet(TaskMethod):
         return (class_means(support, labels),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take negative squared distances to the means, less what all classes share."""
-        (means,) = state
-        return np.asarray(2 * queries @ means.mT - np.vecdot(means, means)[:, None])
+        """Rank by nearness to the means."""
+        return nearness(queries, state[0])
 
 
 class MatchingNet(TaskMethod):
@@ -31,10 +30,10 @@ class MatchingNet(TaskMethod):
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Keep the normalised samples and who belongs to which class."""
-        members = np.equal.outer(labels, np.arange(labels.max() + 1)).astype(support.dtype)
-        return l2_normalize(support), np.broadcast_to(members, (len(support), *members.shape))
+        own = members(labels).astype(support.dtype)
+        return l2_normalize(support), np.broadcast_to(own, (len(support), *own.shape))
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Sum the attention of each class."""
-        support, members = state
-        return np.asarray(masked_softmax(100 * l2_normalize(queries) @ support.mT, None) @ members)
+        support, own = state
+        return np.asarray(masked_softmax(100 * l2_normalize(queries) @ support.mT, None) @ own)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from p3dc.baselines.contract import Array, Labels
-from p3dc.baselines.trained import TaskTrainedMethod, Tensor, Weights, averages, layer, load_torch, members, unit
+from p3dc.baselines.trained import TaskTrainedMethod, Tensor, Weights, averages, layer, load_torch, one_hot, unit
 from p3dc.features import FeatureSet
 
 WIDTH = 256
@@ -78,7 +78,7 @@ class RelationNet(TaskTrainedMethod):
     def _loss(self, weights: Weights, *batch: Any) -> Tensor:
         support, labels, queries, own = batch
         scores = self._relate(weights, averages(_transform(support), labels), _transform(queries))
-        return (scores - members(own)).square().mean()
+        return (scores - one_hot(own)).square().mean()
 
 
 def _transform(rows: Tensor) -> Tensor:

@@ -89,7 +89,7 @@ class TCPR(TaskMethod):
         return np.asarray(l2_normalize(left) @ heads.mT)
 
     def _transform(self, features: Array, what: str) -> Array:
-        check_power(features.reshape(-1, features.shape[-1]), self.power, what)
+        check_power(features, self.power, what)
         return np.asarray(tukey(features, self.power))
 
     def _centroids(self, means: Array) -> Array:

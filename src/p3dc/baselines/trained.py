@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod
+from p3dc.baselines.contract import Array, Labels, TaskMethod, members
 from p3dc.checks import check_same_width
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
@@ -225,25 +225,25 @@ def unit(features: Tensor) -> Tensor:
     return load_torch().nn.functional.normalize(features, dim=-1)
 
 
-def members(labels: Labels) -> Tensor:
+def one_hot(labels: Labels) -> Tensor:
     """Mark the class of each sample with a one, (S,) -> (S, N)."""
-    return load_torch().from_numpy(np.equal.outer(labels, np.arange(labels.max() + 1)).astype(np.float32))
+    return load_torch().from_numpy(members(labels).astype(np.float32))
 
 
 def averages(samples: Tensor, labels: Labels) -> Tensor:
     """Average the samples of each class, (T, S, D) -> (T, N, D)."""
-    own = members(labels)
+    own = one_hot(labels)
     return (own / own.sum(dim=0)).T @ samples
 
 
 def cross_entropy(logits: Tensor, labels: Labels) -> Tensor:
     """Average the cross-entropy of all samples of all tasks, (T, S, N) -> ()."""
-    return -(logits.log_softmax(dim=-1) * members(labels)).sum(dim=-1).mean()
+    return -(logits.log_softmax(dim=-1) * one_hot(labels)).sum(dim=-1).mean()
 
 
 def logit_slopes(logits: Tensor, labels: Labels) -> Tensor:
     """Differentiate the average cross-entropy of each task by its logits, (T, S, N) -> (T, S, N)."""
-    return (logits.softmax(dim=-1) - members(labels)) / len(labels)
+    return (logits.softmax(dim=-1) - one_hot(labels)) / len(labels)
 
 
 def _made(folder: Path) -> Path:

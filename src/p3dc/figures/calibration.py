@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from p3dc.baselines.dc import calibrated_means
 from p3dc.checks import (
     Floats,
+    check_count,
     check_directions,
     check_point,
     check_power,
@@ -250,8 +251,7 @@ class CalibrationDisplay:
 
 def _check_counts(features: FeatureSet, n_way: int, seed: int, n_rows: int) -> None:
     for name, number, least in (("n_way", n_way, 2), ("n_rows", n_rows, 1), ("seed", seed, 0)):
-        if number < least:
-            raise InputError(f"{name} is {number}. It must be at least {least}.")
+        check_count(name, number, least)
     if n_way > len(COLOURS):
         raise InputError(f"n_way is {n_way}, but a picture can tell {len(COLOURS)} classes apart. Lower n_way.")
     n_classes = len(np.unique(features.labels))

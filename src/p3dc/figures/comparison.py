@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3dc.errors import InputError
+from p3dc.evaluation import percent
 from p3dc.figures.grid import GridDisplay
 from p3dc.selection import GridPoint, SearchResult
 
@@ -79,7 +80,7 @@ class GridComparisonDisplay:
     def __str__(self) -> str:
         here, there = self.validation.chosen, self.novel.chosen
         below = 100 * (self.best.accuracy - there.accuracy)
-        return f"Chosen on validation, {here}; on novel {100 * there.accuracy:.2f} ± {100 * there.interval:.2f} %, " + (
+        return f"Chosen on validation, {here}; on novel {percent(there.accuracy, there.interval)} %, " + (
             f"{below:.2f} points below its best point." if below > 0 else "its best point too."
         )
 
@@ -116,5 +117,4 @@ def _point_at(result: SearchResult, point: GridPoint) -> GridPoint:
             f"α = {point.alpha:g}, β = {point.beta:g} was chosen on validation, but the grid on novel lacks it. "
             "Search both with the same step and margin."
         )
-    columns = (result.alpha, result.beta, result.accuracy, result.interval)
-    return GridPoint(*(float(column[places[0]]) for column in columns))
+    return result.point(int(places[0]))

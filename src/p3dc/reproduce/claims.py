@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from p3dc.evaluation import paired
 from p3dc.reproduce import published
 from p3dc.reproduce.published import Published
 from p3dc.reproduce.rows import TITLES
-from p3dc.reproduce.study import Measured, Study, paired
+from p3dc.reproduce.study import Measured, Study
 
 
 @dataclass(frozen=True)

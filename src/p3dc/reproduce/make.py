@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import p3dc
 from p3dc.errors import InputError
-from p3dc.figures import CalibrationDisplay, GridComparisonDisplay
-from p3dc.files import replacing, write_json
+from p3dc.figures import CalibrationDisplay, GridComparisonDisplay, save_figure
+from p3dc.files import write_json, write_text
 from p3dc.reproduce.datasets import load_data_set
 from p3dc.reproduce.document import Picture, to_html, to_markdown
 from p3dc.reproduce.pages import report_blocks, study_json
 from p3dc.reproduce.study import Plan, Study, Tell, run_study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def reproduce(folders: Sequence[Path], out: Path, plan: Plan, tell: Tell = lambda _: None) -> list[Study]:
@@ -44,8 +47,8 @@ def reproduce(folders: Sequence[Path], out: Path, plan: Plan, tell: Tell = lambd
         tell("figures")
         parts.append((study, draw(study, out / "figures")))
     blocks = report_blocks(parts)
-    _write(out / "report.md", to_markdown(blocks, out))
-    _write(out / "report.html", to_html(blocks, "P3DC-Shot: the paper's experiments"))
+    write_text(out / "report.md", to_markdown(blocks, out))
+    write_text(out / "report.html", to_html(blocks, "P3DC-Shot: the paper's experiments"))
     studies = [study for study, _ in parts]
     write_json(out / "report.json", report_json(plan, studies))
     return studies
@@ -80,13 +83,7 @@ def draw(study: Study, folder: Path) -> list[Picture]:
     return pictures
 
 
-def _save(figure: Any, path: Path, caption: str) -> Picture:
-    for ending, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
-        with replacing(path.with_name(f"{path.name}.{ending}")) as temporary:
-            figure.savefig(temporary, format=ending, **options)
+def _save(figure: "Figure", path: Path, caption: str) -> Picture:
+    for ending in ("png", "svg"):
+        save_figure(figure, path.with_name(f"{path.name}.{ending}"))
     return Picture(path.with_name(f"{path.name}.png"), caption)
-
-
-def _write(path: Path, text: str) -> None:
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")

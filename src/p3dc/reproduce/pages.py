@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import p3dc
-from p3dc.evaluation import TaskScores
+from p3dc.evaluation import percent
 from p3dc.reproduce import published
 from p3dc.reproduce.claims import claims
 from p3dc.reproduce.document import Block, Bullets, Heading, Paragraph, Picture, Table
@@ -241,12 +241,7 @@ def _marks(study: Study, key: str) -> str:
 
 
 def _cell(measured: Measured) -> str:
-    return "—" if measured.scores is None else percent(measured.scores)
-
-
-def percent(scores: TaskScores) -> str:
-    """Mean and half interval in percent."""
-    return f"{100 * scores.mean:.2f} ± {100 * scores.interval:.2f}"
+    return "—" if measured.scores is None else percent(measured.scores.mean, measured.scores.interval)
 
 
 def _paper(number: Published | None) -> str:

@@ -83,7 +83,7 @@ class ReleaseP3DC(TaskMethod):
             raise InputError(
                 f"classes have from {counts.min()} to {counts.max()} shots. The released scripts need equal shots."
             )
-        check_power(support.reshape(-1, support.shape[-1]), 0.5, "support")
+        check_power(support, 0.5, "support")
         support = support[:, np.argsort(labels, kind="stable")].astype(np.float64)
         ends = method.endpoints(support, self.priors.prototypes, n_nearest=5, power=0.5, scale=1.0)
         mixed = method.mix(method.l2_normalize(support), *ends, self.alpha, self.beta)

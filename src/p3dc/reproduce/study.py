@@ -16,7 +16,7 @@ from p3dc.baselines.contract import TaskMethod
 from p3dc.classifier import P3DCClassifier
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
-from p3dc.evaluation import Progress, Sampler, TaskScores, compare_on, evaluate, half_width
+from p3dc.evaluation import Progress, Sampler, TaskScores, compare_on, evaluate
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.reproduce.datasets import DataSet
@@ -117,13 +117,6 @@ class Study:
     table_4: dict[Attention, Measured]
     novel_grid: SearchResult
     seconds: dict[str, float]
-
-
-def paired(one: TaskScores, two: TaskScores) -> tuple[float, float]:
-    """Mean difference over the first tasks that both have, with half its interval."""
-    n = min(len(one.accuracy), len(two.accuracy))
-    gain = one.accuracy[:n] - two.accuracy[:n]
-    return float(gain.mean()), half_width(gain)
 
 
 def run_study(data: DataSet, plan: Plan, folder: Path, tell: Tell = lambda _: None) -> Study:

@@ -1,0 +1,18 @@
+"""Writing of figures."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from p3dc.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def save_figure(figure: "Figure", path: Path) -> None:
+    """Write a figure in the format that its ending names. The same figure gives the same file."""
+    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:], dpi=150, metadata=undated)
