@@ -22,6 +22,8 @@ def first_rows(features: FeatureSet, n_rows: int) -> FeatureSet:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    Priors.from_features(FeatureSet.load(folder / "base.npz")).save(OUT / "cub-priors.safetensors")
+    known = Priors.from_features(FeatureSet.load(folder / "base.npz"))
+    small = Priors(known.prototypes, known.class_names, known.counts, geometry=known.geometry)  # nobody will merge it
+    small.save(OUT / "cub-priors.safetensors")
     for name in ("validation", "novel"):
         first_rows(FeatureSet.load(folder / f"{name}.npz"), ROWS).save(OUT / f"cub-{name}.npz")

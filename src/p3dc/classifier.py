@@ -12,8 +12,10 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from p3dc import method
+from p3dc import auto, method
+from p3dc.calibration import calibrate_alone, calibrate_as_told
 from p3dc.checks import (
+    Weight,
     as_labels,
     check_directions,
     check_finite,
@@ -22,16 +24,23 @@ from p3dc.checks import (
     check_same_width,
     check_settings,
     first_empty,
+    is_auto,
     is_number,
 )
 from p3dc.errors import InputError
 from p3dc.files import read_arrays, write_arrays
-from p3dc.priors import Priors, as_priors
+from p3dc.priors import GEOMETRY, Priors, as_priors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-VERSION = 1
+VERSION = 2
+PAPER_TEMPERATURE = 0.03
+"""Chosen on validation classes by ``benchmarks/temperature.py``."""
+
+UNKNOWN: dict[str, Any] = {"U": "unknown", "i": -1, "u": -1}
+"""The label of what belongs to no class, by the kind of the other labels."""
+
 QUERY_BYTES = 2**26
 """What the prototypes of one block of queries may take."""
 
@@ -50,22 +59,28 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
     priors : Priors or array of shape (n_base, n_features), optional
         Prototypes of the base classes. Without them nothing is calibrated, and this is the nearest-prototype
         classifier on normalised features.
-    alpha : float, default=0.0
+    alpha : float or "auto", default=0.0
         Weight of the sample level.
-    beta : float, default=0.9
-        Weight of the task level.
+    beta : float or "auto", default=0.9
+        Weight of the task level. Where ``alpha``, ``beta`` and ``scale`` are all "auto", they are chosen from the
+        geometry of the base classes and from the support, and priors that do not fit the task are left alone.
     n_nearest : int, default=5
         How many base classes each sample may be pulled by, the paper's M.
     power : float, default=0.5
         Exponent of Tukey's transform, the paper's λ; 0 is the logarithm. With priors, any but 1 needs features that
-        are not negative.
-    scale : float, default=1.0
-        Multiplies the similarities to the priors before the softmax; 1 is the paper.
+        are not negative. Not used where ``scale`` is "auto".
+    scale : float or "auto", default=1.0
+        Multiplies the similarities to the priors before the softmax; 1 is the paper. With "auto" support and queries
+        are whitened by the geometry of the base classes, centred and normalised, so that similarities are cosines and
+        neither the length nor the sign of the features matters.
     attention : {"raw", "unit", "mean"}, default="raw"
         How a query weighs the samples of a class: as the paper has it, after normalising the query, or not at all.
-    temperature : float, default=0.03
-        Divides the cosines before the softmax of :meth:`predict_proba`. It changes no prediction. The default was
-        chosen on validation classes by ``benchmarks/temperature.py``.
+    temperature : float or "auto", default="auto"
+        Divides the cosines before the softmax of :meth:`predict_proba`. It changes no prediction. "auto" is 0.03, or
+        goes by the number of shots where ``scale`` is "auto"; both were chosen on validation classes.
+    reject : float, optional
+        Share of the queries of other classes that :meth:`predict` is to turn away, from 0 to 1. It gives them the label
+        "unknown", or -1 where labels are whole numbers. Some queries of the known classes are turned away with them.
     extrapolate : bool, default=False
         Whether ``alpha`` and ``beta`` may leave the triangle ``alpha >= 0, beta >= 0, alpha + beta <= 1``.
 
@@ -79,6 +94,13 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         The position of each sample's label in ``classes_``.
     calibrated_ : array of shape (n_support, n_features)
         The samples after calibration.
+    alpha_, beta_, scale_ : float
+        The weights and the scale that were used.
+    relevance_ : float or None
+        With ``scale="auto"``, the mean cosine between the classes and what the priors pull them to. Below zero the
+        priors have nothing to say about the task.
+    unknown_below_ : float
+        The largest cosine below which a query is unknown, where ``reject`` is given.
     n_features_in_ : int
         Number of features.
 
@@ -105,19 +127,32 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
     array(['bird'], dtype='<U4')
     >>> classifier.predict_proba([[4.0, 1.0, 1.0]]).round(2)
     array([[1., 0.]])
+
+    Nothing to choose:
+
+    >>> from p3dc.demo import load_sample
+    >>> birds = load_sample()
+    >>> features, labels = birds.novel.features, birds.novel.labels
+    >>> support = [0, 1, 32, 33, 64, 65]
+    >>> classifier = P3DCClassifier(birds.priors, alpha="auto", beta="auto", scale="auto")
+    >>> classifier.fit(features[support], labels[support]).predict(features[[5, 40, 90]])
+    array([0, 1, 2])
+    >>> classifier.alpha_, classifier.beta_, classifier.scale_
+    (0.0, 1.0, 10.0)
     """
 
     def __init__(
         self,
         priors: Priors | npt.ArrayLike | None = None,
         *,
-        alpha: float = 0.0,
-        beta: float = 0.9,
+        alpha: Weight = 0.0,
+        beta: Weight = 0.9,
         n_nearest: int = 5,
         power: float = 0.5,
-        scale: float = 1.0,
+        scale: Weight = 1.0,
         attention: method.Attention = "raw",
-        temperature: float = 0.03,
+        temperature: Weight = "auto",
+        reject: float | None = None,
         extrapolate: bool = False,
     ) -> None:
         self.priors = priors
@@ -128,11 +163,12 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         self.scale = scale
         self.attention = attention
         self.temperature = temperature
+        self.reject = reject
         self.extrapolate = extrapolate
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = self.priors is not None and self.power != 1
+        tags.input_tags.positive_only = self.priors is not None and self.power != 1 and not is_auto(self.scale)
         return tags
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
@@ -189,7 +225,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         return self._learn(support, labels)
 
     def predict(self, X: npt.ArrayLike) -> Array:
-        """Give each query the class of the largest cosine.
+        """Give each query the class of the largest cosine, or none where ``reject`` says so.
 
         Parameters
         ----------
@@ -199,9 +235,26 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_queries,)
         """
-        best = self._cosines(X).argmax(axis=1)
-        labels: Array = self.classes_[best]
-        return labels
+        cosines = self._cosines(X)
+        labels: Array = self.classes_[cosines.argmax(axis=1)]
+        if self._fitted["reject"] is None:
+            return labels
+        strange = cosines.max(axis=1) < self.unknown_below_
+        return np.asarray(np.where(strange, UNKNOWN[labels.dtype.kind], labels))
+
+    def score_samples(self, X: npt.ArrayLike) -> Array:
+        """Tell how well each query fits any of the classes: its largest cosine.
+
+        Parameters
+        ----------
+        X : array of shape (n_queries, n_features)
+
+        Returns
+        -------
+        array of shape (n_queries,)
+        """
+        largest: Array = self._cosines(X).max(axis=1)
+        return largest
 
     def decision_function(self, X: npt.ArrayLike) -> Array:
         """Cosine of each query to the prototype of each class.
@@ -229,10 +282,18 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_queries, n_classes)
         """
-        if not is_number(self.temperature) or self.temperature <= 0:
-            raise InputError(f"temperature is {self.temperature!r}. It must be a number more than 0.")
-        probabilities: Array = method.masked_softmax(self._cosines(X) / float(self.temperature), None)
+        cosines = self._cosines(X)
+        divisor = self.temperature_for(auto.typical_shots(self._members()))
+        probabilities: Array = method.masked_softmax(cosines / divisor, None)
         return probabilities
+
+    def temperature_for(self, shots: float) -> float:
+        """Say what :meth:`predict_proba` divides cosines by with so many shots."""
+        if is_auto(self.temperature):
+            return auto.temperature(shots) if is_auto(self.scale) else PAPER_TEMPERATURE
+        if not is_number(self.temperature) or float(self.temperature) <= 0:
+            raise InputError(f"temperature is {self.temperature!r}. It must be a number more than 0, or 'auto'.")
+        return float(self.temperature)
 
     def explain(self) -> "pa.Table":
         """Tell which base classes pull each support sample, and how much.
@@ -258,14 +319,13 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         import pyarrow as pa
 
         check_is_fitted(self)
-        priors = as_priors(self._fitted["priors"])
-        if priors is None:
-            raise InputError("there are no priors, so nothing pulls the samples. Fit with priors to explain them.")
-        prototypes = priors.prototypes.astype(self.support_.dtype)
-        similarities = method.prior_similarities(method.tukey(self.support_, self._fitted["power"]), prototypes)
+        priors, pulled = as_priors(self._fitted["priors"]), self._calibration
+        if priors is None or pulled.transformed is None:
+            raise InputError("there are no priors that pull the samples. Fit with priors to explain them.")
+        similarities = method.prior_similarities(pulled.transformed, pulled.prototypes)
         nearest = method.nearest_priors(similarities, self._fitted["n_nearest"])
         chosen = np.stack([nearest, np.broadcast_to(method.task_priors(nearest), nearest.shape)], axis=1)
-        weights = method.prior_weights(similarities[:, None], chosen, self._fitted["scale"])
+        weights = method.prior_weights(similarities[:, None], chosen, self.scale_)
         support, level, prior = np.nonzero(chosen)
         order = np.lexsort((-weights[support, level, prior], level, support))
         support, level, prior = support[order], level[order], prior[order]
@@ -286,16 +346,15 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         classes = as_labels(self.classes_)
         priors = as_priors(self._fitted["priors"])
         arrays: dict[str, Array] = {"support": self.support_, "labels": self.labels_}
-        if priors is not None:
-            arrays["prior_prototypes"] = priors.prototypes
-            if priors.counts is not None:
-                arrays["prior_counts"] = priors.counts
         facts = {
             "parameters": {name: _plain(value) for name, value in self._fitted.items() if name != "priors"},
             "classes": classes.tolist(),
             "class_type": str(classes.dtype),
-            "prior_names": None if priors is None else priors.class_names,
+            "priors": None,
         }
+        if priors is not None:
+            known, facts["priors"] = priors.to_arrays()
+            arrays |= {f"prior_{name}": array for name, array in known.items()}
         write_arrays(path, "classifier", VERSION, arrays, facts)
 
     @classmethod
@@ -315,19 +374,20 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             "classifier",
             VERSION,
             required=["support", "labels"],
-            optional=["prior_prototypes", "prior_counts"],
-            facts=["parameters", "classes", "class_type", "prior_names"],
+            optional=[f"prior_{name}" for name in ("prototypes", "counts", *GEOMETRY)],
+            facts=["parameters", "classes", "class_type", "priors"],
         )
         try:
             return cls._restore(arrays, facts)
-        except (TypeError, ValueError, IndexError, AttributeError) as error:
+        except (TypeError, ValueError, IndexError, AttributeError, KeyError) as error:
             raise InputError(f"{path} is damaged: {error}") from None
 
     @classmethod
     def _restore(cls, arrays: dict[str, Array], facts: dict[str, Any]) -> Self:
         priors = None
-        if "prior_prototypes" in arrays:
-            priors = Priors(arrays["prior_prototypes"], facts["prior_names"], arrays.get("prior_counts"))
+        if facts["priors"] is not None:
+            known = {name.removeprefix("prior_"): array for name, array in arrays.items() if name.startswith("prior_")}
+            priors = Priors.from_arrays(known, facts["priors"])
         unknown = set(facts["parameters"]) - (set(cls().get_params()) - {"priors"})
         if unknown:
             raise InputError(
@@ -340,7 +400,9 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
 
     def _check_support(self, X: npt.ArrayLike, y: npt.ArrayLike, *, first: bool) -> tuple[Array, Array]:
         check_settings(n_nearest=self.n_nearest, power=self.power, scale=self.scale, attention=self.attention)
-        check_point(self.alpha, self.beta, extrapolate=self.extrapolate)
+        check_point(self.alpha, self.beta, extrapolate=self.extrapolate, scale=self.scale)
+        if self.reject is not None and not (is_number(self.reject) and 0 < self.reject < 1):
+            raise InputError(f"reject is {self.reject!r}. It must be a number between 0 and 1, or None.")
         support, labels = validate_data(
             self, X, y, reset=first, dtype=[np.float64, np.float32], ensure_all_finite=False
         )
@@ -350,7 +412,8 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         priors = as_priors(self.priors)
         if priors is not None:
             check_same_width(support, "support samples", priors.prototypes, "the priors")
-            check_power(support, self.power, "support")
+            if not is_auto(self.scale):
+                check_power(support, self.power, "support")
         return support, labels
 
     def _check_rows(self, X: Array, what: str) -> None:
@@ -365,19 +428,33 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         self.support_ = X
         self._fitted = self.get_params(deep=False)
         priors = as_priors(self.priors)
-        if priors is None:
-            self.calibrated_ = method.l2_normalize(X)
+        if is_auto(self.scale):
+            point = None if is_auto(self.beta) else (float(self.alpha), float(self.beta))
+            found = calibrate_alone(X, self._members(), priors, point=point, n_nearest=self.n_nearest)
         else:
-            self.calibrated_ = method.calibrate(
-                X,
-                priors.prototypes.astype(X.dtype),
-                alpha=self.alpha,
-                beta=self.beta,
-                n_nearest=self.n_nearest,
-                power=self.power,
-                scale=self.scale,
-            )
+            alpha, beta, scale = (float(weight) for weight in (self.alpha, self.beta, self.scale))
+            levels = {"alpha": alpha, "beta": beta, "power": self.power, "scale": scale}
+            found = calibrate_as_told(X, priors, n_nearest=self.n_nearest, **levels)
+        self._calibration, self.calibrated_ = found, found.samples
+        self.alpha_, self.beta_, self.scale_, self.relevance_ = found.alpha, found.beta, found.scale, found.relevance
+        if self.reject is not None and len(self.classes_) > 1:
+            self._find_threshold(self.reject)
         return self
+
+    def _find_threshold(self, share: float) -> None:
+        kind = self.classes_.dtype.kind
+        if kind not in UNKNOWN:
+            raise InputError(f"labels are of type {self.classes_.dtype}. To reject, give text or whole numbers.")
+        if UNKNOWN[kind] in self.classes_:
+            raise InputError(f"there is a class {UNKNOWN[kind]!r}, which is what reject calls others. Rename it.")
+        geometry = self._calibration.geometry
+        cosines = self._classify(self._calibration.prepare(self.support_))
+        spread = None if geometry is None else geometry.spread
+        self.unknown_below_ = auto.stranger_threshold(cosines, self._members(), share, spread)
+
+    def _members(self) -> npt.NDArray[np.bool_]:
+        """Mark the class of each sample, (S, N)."""
+        return np.equal.outer(self.labels_, np.arange(len(self.classes_)))
 
     def _cosines(self, X: npt.ArrayLike) -> Array:
         check_is_fitted(self)
@@ -392,6 +469,9 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(
                 f"there is one class, {self.classes_.tolist()[0]!r}. Add samples of at least one other class."
             )
+        return self._classify(self._calibration.prepare(queries))
+
+    def _classify(self, queries: Array) -> Array:
         calibrated, present = _by_class(self.calibrated_, self.labels_)
         n_way, n_shot, n_features = calibrated.shape
         size = max(1, QUERY_BYTES // (8 * n_way * (n_features + n_shot)))

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -26,7 +26,7 @@ from p3dc.reproduce.claims import claims
 from p3dc.reproduce.make import reproduce
 from p3dc.reproduce.rows import KEYS
 from p3dc.reproduce.study import Plan, Tell
-from p3dc.selection import SearchResult, check_disjoint, search
+from p3dc.selection import SearchResult, check_disjoint, gain_outside, hold_out, search
 from p3dc.tasks import TaskSampler
 
 app = typer.Typer(
@@ -81,7 +81,7 @@ def demo(
     """Show the method on bird features that ship with the package."""
     _check_outputs(json=json, figure=out)
     sample = load_sample()
-    protocol = Protocol(n_tasks=tasks, seed=seed, attentions=("raw", "unit"))
+    protocol = Protocol(n_tasks=tasks, seed=seed, methods=(*DEFAULT_METHODS, "auto"), attentions=("raw", "unit"))
     experiments = []
     for n_shot in (1, 5):
         with _bar(report.shots(n_shot)) as progress:
@@ -120,11 +120,18 @@ def evaluate(
         list[str], typer.Option(help=f"{', '.join(ATTENTIONS)}; may be repeated, each gives a row.")
     ] = ["raw"],  # noqa: B006
     method: Annotated[list[str], typer.Option(help=f"{', '.join(METHODS)}; may be repeated.")] = list(DEFAULT_METHODS),  # noqa: B006
+    auto: Annotated[
+        bool, typer.Option("--auto", help="Add a row whose α, β and scale are chosen for each task.")
+    ] = False,
+    unknown: Annotated[
+        int, typer.Option(help="Queries of other classes for each task, to be told from known ones.")
+    ] = 0,
     json: JsonFile = None,
 ) -> None:
     """Compare methods on tasks of novel classes.
 
-    α and β are those given, or the best on the validation classes, or else the defaults 0 and 0.9.
+    α and β are those given, or the best on the validation classes, or else the defaults 0 and 0.9. With --auto there is
+    a row that needs neither: it chooses from the base classes and from the support of each task.
     """
     _check_outputs(json=json)
     if (alpha is None) != (beta is None):
@@ -137,7 +144,8 @@ def evaluate(
         n_query=query,
         n_tasks=tasks,
         seed=seed,
-        methods=method,
+        n_unknown=unknown,
+        methods=[*method, "auto"] if auto else method,
         attentions=attention,  # type: ignore[arg-type]
         point=point,
         settings={"n_nearest": nearest, "power": power, "scale": scale, "extrapolate": extrapolate},
@@ -149,7 +157,9 @@ def evaluate(
     for features in (tested, *others.values()):
         for n_shot in shots:  # before any of the work is done
             drawing = {"n_way": way, "n_shot": n_shot, "n_query": query, "seed": seed}
-            TaskSampler(features.labels, **drawing, class_names=features.class_names)
+            sampler = TaskSampler(features.labels, **drawing, class_names=features.class_names)
+            if unknown and features is tested:
+                sampler.strangers(sampler.draw(1), unknown)
     priors = _priors_of(known)
     experiments = []
     for n_shot in shots:
@@ -166,7 +176,10 @@ def evaluate(
 @app.command("search")
 def search_command(
     base: Base,
-    validation: Annotated[Path, typer.Option(help="Features of the classes to choose on; never the ones to test.")],
+    validation: Annotated[
+        Path | None,
+        typer.Option(help="Features of the classes to choose on; without them a quarter of the base classes."),
+    ] = None,
     way: Way = 5,
     shot: Annotated[int, typer.Option(help="Labelled samples of each class.")] = 1,
     query: Query = 15,
@@ -174,41 +187,52 @@ def search_command(
     seed: Seed = 0,
     step: Annotated[float, typer.Option(help="Distance of neighbouring points.")] = 0.1,
     margin: Annotated[float, typer.Option(help="How far outside the triangle to look.")] = 0.0,
-    nearest: Nearest = 5,
+    nearest: Annotated[list[int], typer.Option(help="Base classes that may pull a sample, M; may be repeated.")] = [5],  # noqa: B006
     power: Power = 0.5,
-    scale: Scale = 1.0,
+    scale: Annotated[list[float], typer.Option(help="Multiplies similarities to priors; may be repeated.")] = [1.0],  # noqa: B006
+    auto: Annotated[
+        bool, typer.Option("--auto", help="Search on features prepared as auto does, at its scale.")
+    ] = False,
     attention: Annotated[str, typer.Option(help=", ".join(ATTENTIONS) + ".")] = "raw",
     figure: Annotated[Path | None, typer.Option(help="Save the heat map to this file.")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Measure a grid of α and β on validation classes."""
+    """Measure a grid of α and β, of scales and of M, on classes that are not the ones to test."""
     _check_outputs(json=json, figure=figure)
-    known, features = _load_base(base), FeatureSet.load(validation)
+    known = _load_base(base)
+    if validation is not None:
+        features = FeatureSet.load(validation)
+    elif isinstance(known, FeatureSet):
+        known, features = hold_out(known)
+    else:
+        raise InputError(f"{base} holds priors, of which no classes can be held out. Give --validation.")
     check_disjoint(base=known, validation=features)
+    priors = _priors_of(known)
+    drawing: dict[str, Any] = {"n_way": way, "n_shot": shot, "n_query": query, "n_tasks": tasks, "seed": seed}
     with _bar("grid") as progress:
         result = search(
-            _priors_of(known),
+            priors,
             features,
-            n_way=way,
-            n_shot=shot,
-            n_query=query,
-            n_tasks=tasks,
-            seed=seed,
+            **drawing,
             step=step,
             margin=margin,
             n_nearest=nearest,
             power=power,
-            scale=scale,
+            scale="auto" if auto else scale,
             attention=attention,  # type: ignore[arg-type]
             progress=progress,
         )
+    with _bar("fresh tasks") as progress:
+        outside = gain_outside(result, priors, features, **drawing, progress=progress)
     console = _console()
     console.print(report.search_table(result))
     console.print(f"\n{result}", soft_wrap=True)
+    if outside is not None:
+        console.print(report.outside_line(outside), soft_wrap=True)
     if figure is not None:
         _save_heat_maps({report.shots(shot): result}, figure)
     if json is not None:
-        write_json(json, report.search_json(result))
+        write_json(json, report.search_json(result, outside))
 
 
 @app.command("reproduce")

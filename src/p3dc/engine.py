@@ -12,7 +12,7 @@ Shape letters: T tasks, N ways, K shots, S = N·K support, Q queries of a task, 
 D features.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from p3dc.errors import InputError
 from p3dc.tasks import Rows, Tasks
 
 Floats = npt.NDArray[np.floating]
+Watch = Callable[[slice, Floats], None]
 
 CACHE_BYTES = 2**19  # the innermost arrays: half of a common second-level cache
 CHUNK_BYTES = 2**23  # the features of one chunk of tasks
@@ -80,11 +81,16 @@ class TaskScorer:
             check_power(features, power, "features")
             self.table = PriorTable(features, priors, n_nearest, power, self.dtype)
 
-    def correct(self, tasks: Tasks) -> npt.NDArray[np.int64]:
-        """Count the queries that each task gets right at each point, (T, G)."""
+    def correct(self, tasks: Tasks, watch: Watch | None = None) -> npt.NDArray[np.int64]:
+        """Count the queries that each task gets right at each point, (T, G).
+
+        ``watch`` is shown the scores on the way, (T, N, Q, G) for each part of the tasks.
+        """
         n_way, n_query = tasks.queries.shape[1:]
         counts = np.empty((len(tasks), len(self.alpha)), dtype=np.int64)
         for part, scores, too_close in self._chunks(tasks):
+            if watch:
+                watch(part, scores)
             by_own = scores.reshape(len(scores), n_way, n_way, n_query, -1)
             right = np.empty(by_own.shape[1:2] + by_own.shape[:1] + by_own.shape[3:], dtype=bool)
             for own in range(n_way):
@@ -114,9 +120,8 @@ class TaskScorer:
 
     def _score(self, tasks: Tasks) -> tuple[Floats, float]:
         n_tasks, n_way, n_shot = tasks.support.shape
-        corners, mix = self._corners(tasks.support.reshape(n_tasks, -1))
+        corners, mix, queries = self._place(tasks)
         n_corners, width = corners.shape[2:]
-        queries = self.rows[tasks.queries.reshape(n_tasks, -1)]
         norms = np.sqrt(np.vecdot(queries, queries))
         products = queries @ corners.reshape(n_tasks, -1, width).mT
         products = products.reshape(n_tasks, -1, n_way, n_shot, n_corners)
@@ -128,6 +133,11 @@ class TaskScorer:
         if self.attention == "raw":
             scores /= norms[:, None, :, None]
         return scores, self.too_close * shrinking
+
+    def _place(self, tasks: Tasks) -> tuple[Floats, Floats, Floats]:
+        """Return corners, (T, S, V, D), the weights that mix them, (V, G), and queries, (T, Q, D)."""
+        corners, mix = self._corners(tasks.support.reshape(len(tasks), -1))
+        return corners, mix, self.rows[tasks.queries.reshape(len(tasks), -1)]
 
     def _corners(self, rows: Rows) -> tuple[Floats, Floats]:
         """Return the corners of each support row's triangle, (T, S, V, D), and the weights that mix them, (V, G)."""

@@ -1,5 +1,6 @@
-"""Accuracy over many tasks, with intervals, and paired comparison."""
+"""Accuracy and confidence over many tasks, with intervals, and paired comparison."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,13 +11,16 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from p3dc.baselines.contract import TaskMethod
-from p3dc.checks import Floats, check_point
+from p3dc.checks import Floats, check_point, is_auto
 from p3dc.classifier import P3DCClassifier
+from p3dc.confidence import Reliability, area_under_roc
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
-from p3dc.priors import as_priors
-from p3dc.tasks import Tasks, TaskSampler
+from p3dc.method import masked_softmax
+from p3dc.prepared import PreparedScorer
+from p3dc.priors import as_priors, without_geometry
+from p3dc.tasks import Rows, Tasks, TaskSampler
 
 Counts = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]
@@ -39,12 +43,16 @@ def percent(mean: float, interval: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class TaskScores:
-    """The accuracy of each task.
+    """The accuracy of each task, and what is known of the confidence.
 
     Attributes
     ----------
     accuracy : array of shape (n_tasks,)
         Fraction of queries that each task gets right.
+    calibration_error : float or None
+        Expected calibration error of the probabilities over all queries, where the classifier has any.
+    auroc : array of shape (n_tasks,) or None
+        Area under the ROC by which known queries are told from those of other classes, where there were any.
 
     Examples
     --------
@@ -55,6 +63,8 @@ class TaskScores:
     """
 
     accuracy: npt.NDArray[np.float64]
+    calibration_error: float | None = None
+    auroc: npt.NDArray[np.float64] | None = None
 
     @property
     def mean(self) -> float:
@@ -67,7 +77,10 @@ class TaskScores:
         return half_width(self.accuracy)
 
     def __str__(self) -> str:
-        return f"{percent(self.mean, self.interval)} % (95 % CI, {len(self.accuracy):,} tasks)"
+        text = f"{percent(self.mean, self.interval)} % (95 % CI, {len(self.accuracy):,} tasks)"
+        if self.calibration_error is not None:
+            text += f", calibration error {self.calibration_error:.3f}"
+        return text if self.auroc is None else f"{text}, AUROC of unknowns {self.auroc.mean():.3f}"
 
 
 def paired(one: TaskScores, two: TaskScores) -> tuple[float, float]:
@@ -137,6 +150,7 @@ def evaluate(
     n_query: int = 15,
     n_tasks: int = 2000,
     seed: int = 0,
+    n_unknown: int = 0,
     progress: Progress | None = None,
 ) -> TaskScores:
     """Measure a classifier on many few-shot tasks.
@@ -150,6 +164,8 @@ def evaluate(
         The classes that tasks are drawn from.
     n_way, n_shot, n_query, n_tasks, seed : int
         As in :func:`sample_tasks`.
+    n_unknown : int, default=0
+        Queries of classes outside each task, to tell how well they are known as such.
     progress : callable, optional
         Called now and then with the number of tasks done and of all tasks.
 
@@ -165,7 +181,7 @@ def evaluate(
     >>> labels = np.repeat(np.arange(6), 20)
     >>> features = FeatureSet(np.eye(6)[labels] + rng.uniform(size=(120, 6)), labels)
     >>> print(evaluate(P3DCClassifier(), features, n_tasks=100))
-    86.04 ± 1.17 % (95 % CI, 100 tasks)
+    86.04 ± 1.17 % (95 % CI, 100 tasks), calibration error 0.025
     """
     comparison = compare(
         {"": classifier},
@@ -175,6 +191,7 @@ def evaluate(
         n_query=n_query,
         n_tasks=n_tasks,
         seed=seed,
+        n_unknown=n_unknown,
         progress=progress,
     )
     return comparison.scores[""]
@@ -189,6 +206,7 @@ def compare(
     n_query: int = 15,
     n_tasks: int = 2000,
     seed: int = 0,
+    n_unknown: int = 0,
     progress: Progress | None = None,
 ) -> Comparison:
     """Measure several classifiers on the same tasks.
@@ -197,7 +215,7 @@ def compare(
     ----------
     classifiers : mapping from name to classifier, or sequence of classifiers
         A sequence is named by the classes of its members.
-    features, n_way, n_shot, n_query, n_tasks, seed, progress
+    features, n_way, n_shot, n_query, n_tasks, seed, n_unknown, progress
         As in :func:`evaluate`.
 
     Returns
@@ -224,7 +242,8 @@ def compare(
     sampler = TaskSampler(
         features.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=features.class_names
     )
-    return compare_on(sampler, named, features, n_tasks=n_tasks, progress=progress)
+    strangers = partial(sampler.strangers, n_unknown=n_unknown) if n_unknown else None
+    return compare_on(sampler, named, features, n_tasks=n_tasks, strangers=strangers, progress=progress)
 
 
 class Sampler(Protocol):
@@ -240,19 +259,60 @@ def compare_on(
     features: FeatureSet,
     *,
     n_tasks: int,
+    strangers: Callable[..., Rows] | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Measure several classifiers on the first tasks of a sampler."""
-    counters = {name: _counter(classifier, features) for name, classifier in classifiers.items()}
-    accuracy: dict[str, list[npt.NDArray[np.float64]]] = {name: [] for name in classifiers}
+    """Measure several classifiers on the first tasks of a sampler, and on rows outside them where there are any."""
+    judges = {name: _judge(classifier, features) for name, classifier in classifiers.items()}
+    records = {name: _Record() for name in classifiers}
     done = 0
     for tasks in sampler.batches(n_tasks):
-        for name, count in counters.items():
-            accuracy[name].append(count(tasks) / tasks.queries[0].size)
+        outside = None if strangers is None else strangers(tasks, start=done)
+        for name, judge in judges.items():
+            records[name].add(judge(tasks, outside), tasks)
         done += len(tasks)
         if progress:
             progress(done, n_tasks)
-    return Comparison({name: TaskScores(np.concatenate(parts)) for name, parts in accuracy.items()})
+    return Comparison({name: record.scores() for name, record in records.items()})
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What a classifier makes of some tasks: queries right, (T,), and where it has them scores and a temperature."""
+
+    right: Counts
+    scores: Floats | None = None
+    strange: Floats | None = None
+    temperature: float | None = None
+
+
+class _Record:
+    """Verdicts on all tasks so far, of which only one number a task is kept."""
+
+    def __init__(self) -> None:
+        self.accuracy: list[npt.NDArray[np.float64]] = []
+        self.auroc: list[npt.NDArray[np.float64]] = []
+        self.reliability: Reliability | None = None
+
+    def add(self, verdict: _Verdict, tasks: Tasks) -> None:
+        _, n_way, n_query = tasks.queries.shape
+        self.accuracy.append(verdict.right / (n_way * n_query))
+        if verdict.scores is None:
+            return
+        if verdict.strange is not None:
+            self.auroc.append(area_under_roc(verdict.scores.max(axis=-1), verdict.strange.max(axis=-1)))
+        if verdict.temperature is not None:
+            right = verdict.scores.argmax(axis=-1) == np.repeat(np.arange(n_way), n_query)
+            confidence = masked_softmax(verdict.scores / verdict.temperature, None).max(axis=-1)
+            self.reliability = self.reliability or Reliability()
+            self.reliability.add(confidence.ravel(), right.ravel())
+
+    def scores(self) -> TaskScores:
+        return TaskScores(
+            np.concatenate(self.accuracy),
+            None if self.reliability is None else self.reliability.error,
+            np.concatenate(self.auroc) if self.auroc else None,
+        )
 
 
 def _by_class_name(classifiers: Sequence[Any]) -> dict[str, Any]:
@@ -265,8 +325,16 @@ def _by_class_name(classifiers: Sequence[Any]) -> dict[str, Any]:
 
 
 def _task_scorer(classifier: P3DCClassifier, features: FeatureSet) -> TaskScorer:
-    check_point(classifier.alpha, classifier.beta, extrapolate=classifier.extrapolate)
+    check_point(classifier.alpha, classifier.beta, extrapolate=classifier.extrapolate, scale=classifier.scale)
     priors = as_priors(classifier.priors)
+    if is_auto(classifier.scale):
+        geometry = None if priors is None else priors.geometry
+        if priors is not None and geometry is None:
+            warnings.warn(without_geometry(priors), stacklevel=5)
+        point = () if is_auto(classifier.beta) else ([classifier.alpha], [classifier.beta])
+        return PreparedScorer(
+            features.features, geometry, *point, n_nearest=classifier.n_nearest, attention=classifier.attention
+        )
     return TaskScorer(
         features.features,
         None if priors is None else priors.prototypes,
@@ -274,36 +342,51 @@ def _task_scorer(classifier: P3DCClassifier, features: FeatureSet) -> TaskScorer
         [classifier.beta],
         n_nearest=classifier.n_nearest,
         power=classifier.power,
-        scale=classifier.scale,
+        scale=float(classifier.scale),
         attention=classifier.attention,
     )
 
 
-def _counter(classifier: Any, features: FeatureSet) -> Callable[[Tasks], Counts]:
-    """Return a function from tasks to the number of queries that each gets right."""
+def _judge(classifier: Any, features: FeatureSet) -> Callable[[Tasks, Rows | None], _Verdict]:
+    """Return a function from tasks, and rows of other classes, to a verdict."""
     if type(classifier) is P3DCClassifier:
-        scorer = _task_scorer(classifier, features)
-        return lambda tasks: scorer.correct(tasks)[:, 0]
+        return partial(_judge_at_once, classifier, _task_scorer(classifier, features))
     rows = features.features
     if rows.dtype == np.float16:
         rows = rows.astype(np.float32)
     if isinstance(classifier, TaskMethod):
-        return partial(_count_together, classifier, rows)
-    return partial(_count_one_by_one, clone(classifier, safe=False), rows)
+        return partial(_judge_together, classifier, rows)
+    alone = clone(classifier, safe=False)
+    return lambda tasks, outside: _Verdict(_count_one_by_one(alone, rows, tasks))
 
 
-def _count_together(classifier: TaskMethod, rows: Floats, tasks: Tasks) -> Counts:
+def _judge_at_once(classifier: P3DCClassifier, scorer: TaskScorer, tasks: Tasks, outside: Rows | None) -> _Verdict:
+    parts: list[Floats] = []
+    right = scorer.correct(tasks, watch=lambda _, scores: parts.append(scores[..., 0].mT))
+    strange = None
+    if outside is not None:
+        strange = scorer.scores(Tasks(tasks.classes, tasks.support, outside[:, None]))[:, 0]
+    temperature = classifier.temperature_for(tasks.support.shape[2])
+    return _Verdict(right[:, 0], np.concatenate(parts), strange, temperature)
+
+
+def _judge_together(classifier: TaskMethod, rows: Floats, tasks: Tasks, outside: Rows | None) -> _Verdict:
     n_tasks, n_way, n_shot = tasks.support.shape
     labels = np.repeat(np.arange(n_way), n_shot)
     own = np.repeat(np.arange(n_way), tasks.queries.shape[2])
-    size = max(1, CHUNK_BYTES // (rows.itemsize * rows.shape[1] * (len(labels) + len(own))))
-    right = []
+    asked = tasks.queries.reshape(n_tasks, -1)
+    if outside is not None:
+        asked = np.concatenate([asked, outside], axis=1)
+    size = max(1, CHUNK_BYTES // (rows.itemsize * rows.shape[1] * (len(labels) + asked.shape[1])))
+    parts = []
     for start in range(0, n_tasks, size):
-        part = tasks[start : start + size]
-        state = classifier.learn_tasks(rows[part.support.reshape(len(part), -1)], labels)
-        scores = classifier.score_tasks(state, rows[part.queries.reshape(len(part), -1)])
-        right.append((scores.argmax(axis=-1) == own).sum(axis=-1))
-    return np.concatenate(right)
+        some = slice(start, start + size)
+        state = classifier.learn_tasks(rows[tasks.support[some].reshape(-1, len(labels))], labels)
+        parts.append(classifier.score_tasks(state, rows[asked[some]]))
+    scores = np.concatenate(parts)
+    known, strange = scores[:, : len(own)], scores[:, len(own) :]
+    right = (known.argmax(axis=-1) == own).sum(axis=-1)
+    return _Verdict(right, known, None if outside is None else strange)
 
 
 def _count_one_by_one(classifier: Any, rows: Floats, tasks: Tasks) -> Counts:

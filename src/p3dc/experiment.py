@@ -1,4 +1,4 @@
-"""The paper's protocol: choose α and β on validation classes, then compare on novel classes."""
+"""The paper's protocol: choose α and β on validation classes, or for each task, then compare on novel classes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +20,10 @@ BASELINES: dict[str, tuple[str, Callable[[Priors], Any]]] = {
     "cl2n": ("CL2N", CL2N),
     "simpleshot": ("SimpleShot", SimpleShot),
 }
-METHODS = (*BASELINES, "p3dc")
+METHODS = (*BASELINES, "p3dc", "auto")
 DEFAULT_METHODS = ("nn", "l2n", "cl2n", "p3dc")
+AUTO_ROW = "P3DC (auto)"
+DEFAULT_POINT = (0.0, 0.9)
 
 
 @dataclass(frozen=True)
@@ -30,14 +32,15 @@ class Choice:
 
     Attributes
     ----------
-    alpha, beta : float
-    origin : {"given", "default", "chosen on the validation classes"}
+    alpha, beta : float or None
+        None where each task has its own.
+    origin : {"given", "default", "chosen on the validation classes", "chosen for each task"}
     search : SearchResult or None
         What they were chosen from.
     """
 
-    alpha: float
-    beta: float
+    alpha: float | None
+    beta: float | None
     origin: str
     search: SearchResult | None = None
 
@@ -66,8 +69,10 @@ class Protocol:
     Attributes
     ----------
     n_way, n_query, n_tasks, seed : int
+    n_unknown : int
+        Queries of classes outside each task.
     methods : sequence of str
-        Any of "nn", "l2n", "cl2n", "simpleshot" and "p3dc".
+        Any of "nn", "l2n", "cl2n", "simpleshot", "p3dc" and "auto".
     attentions : sequence of str
         Each gives a row for P3DC.
     point : (alpha, beta), optional
@@ -80,6 +85,7 @@ class Protocol:
     n_query: int = 15
     n_tasks: int = 2000
     seed: int = 0
+    n_unknown: int = 0
     methods: Sequence[str] = DEFAULT_METHODS
     attentions: Sequence[Attention] = ("raw",)
     point: tuple[float, float] | None = None
@@ -120,6 +126,11 @@ def run(
     choices: dict[str, Choice] = {}
     classifiers: dict[str, Any] = {}
     for name in dict.fromkeys(protocol.methods):
+        if name == "auto":
+            shared = {key: value for key, value in protocol.settings.items() if key == "n_nearest"}
+            classifiers[AUTO_ROW] = P3DCClassifier(priors, alpha="auto", beta="auto", scale="auto", **shared)
+            choices[AUTO_ROW] = Choice(None, None, "chosen for each task")
+            continue
         if name != "p3dc":
             row, make = BASELINES[name]
             classifiers[row] = make(priors)
@@ -127,17 +138,16 @@ def run(
         for attention in attentions:
             row = "P3DC" if attention == "raw" else f"P3DC ({attention})"
             classifier = P3DCClassifier(priors, attention=attention, **protocol.settings)
-            origin, found = "default", None
+            point, origin, found = DEFAULT_POINT, "default", None
             if protocol.point is not None:
-                origin = "given"
-                classifier.set_params(alpha=protocol.point[0], beta=protocol.point[1])
+                point, origin = protocol.point, "given"
             elif validation is not None:
                 tuned = {key: getattr(classifier, key) for key in ("n_nearest", "power", "scale", "attention")}
                 found = search(priors, validation, **drawing, **tuned, progress=next(steps))
-                origin = "chosen on the validation classes"
-                classifier.set_params(alpha=found.best.alpha, beta=found.best.beta)
-            choices[row] = Choice(classifier.alpha, classifier.beta, origin, found)
-            classifiers[row] = classifier
+                point, origin = (found.best.alpha, found.best.beta), "chosen on the validation classes"
+            classifiers[row] = classifier.set_params(alpha=point[0], beta=point[1])
+            choices[row] = Choice(*point, origin, found)
+    drawing["n_unknown"] = protocol.n_unknown
     return Experiment(n_shot, compare(classifiers, novel, **drawing, progress=next(steps)), choices)
 
 

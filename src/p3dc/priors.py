@@ -1,4 +1,4 @@
-"""What is known from before: the prototypes of the base classes."""
+"""What is known from before: the prototypes of the base classes, and the geometry of their samples."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,14 @@ from p3dc.checks import Floats, as_labels, as_names, as_rows, check_directions, 
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.files import read_arrays, write_arrays
+from p3dc.geometry import Geometry, Moments, learn_geometry, whitened_means
 
-VERSION = 1
+VERSION = 2
+MOST_FEATURES = 8192
+"""With more, the products of all features with each other are not kept."""
+
+GEOMETRY = ("lengths", "axes", "gains")
+ARRAYS = ("counts", "scatter", *GEOMETRY)
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -28,6 +34,17 @@ class Priors:
         One for each prototype; the numbers from 0 if none are given.
     counts : array of shape (n_base,), optional
         How many rows each prototype is the mean of. Without them priors cannot be merged.
+    moments : Moments, optional
+        Second moments of those rows, which :meth:`from_features` collects.
+    geometry : Geometry, optional
+        Learned from the moments where it is not given.
+
+    Attributes
+    ----------
+    geometry : Geometry or None
+        How samples scatter around their class, which ``scale="auto"`` of the classifier needs.
+    lacks : str
+        Why there is no geometry; empty if there is one.
 
     Examples
     --------
@@ -46,12 +63,17 @@ class Priors:
     prototypes: npt.NDArray[np.float64]
     class_names: tuple[str, ...]
     counts: npt.NDArray[np.int64] | None
+    moments: Moments | None
+    geometry: Geometry | None
+    lacks: str
 
     def __init__(
         self,
         prototypes: npt.ArrayLike,
         class_names: Sequence[str] | None = None,
         counts: npt.ArrayLike | None = None,
+        moments: Moments | None = None,
+        geometry: Geometry | None = None,
     ) -> None:
         means = as_rows(prototypes, "prototypes").astype(np.float64)
         check_directions(means, "prototypes")
@@ -61,9 +83,17 @@ class Priors:
             if counts.shape != (len(means),) or counts.dtype.kind not in "iu" or counts.min() < 1:
                 raise InputError(f"counts must be {len(means)} whole numbers, 1 or more: one for each prototype.")
             counts = read_only(counts.astype(np.int64))
+        learned: Geometry | str = "they were given as means, without the rows behind them"
+        if geometry is not None:
+            learned = geometry
+        elif moments is not None and counts is not None:
+            learned = learn_geometry(means, counts, moments)
         object.__setattr__(self, "prototypes", read_only(means))
         object.__setattr__(self, "class_names", names)
         object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "moments", moments)
+        object.__setattr__(self, "geometry", learned if isinstance(learned, Geometry) else None)
+        object.__setattr__(self, "lacks", learned if isinstance(learned, str) else "")
 
     def __len__(self) -> int:
         return len(self.class_names)
@@ -140,27 +170,63 @@ class Priors:
         for part in parts:
             if part.counts is None:
                 raise InputError("priors without counts cannot be merged. Build them with Priors.from_features.")
-            for name, mean, count in zip(part.class_names, part.prototypes, part.counts.tolist(), strict=True):
-                sums.add(name, mean * count, count)
+            lengths = np.full(len(part), np.nan) if part.moments is None else part.counts * part.moments.lengths
+            for name, mean, count, length in zip(
+                part.class_names, part.prototypes, part.counts.tolist(), lengths.tolist(), strict=True
+            ):
+                sums.add(name, mean * count, count, length)
+            sums.add_outer(None if part.moments is None else part.moments.scatter * lengths.sum())
         return sums.priors(list(sums.counts))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It appears whole or not at all."""
-        arrays: dict[str, npt.NDArray[Any]] = {"prototypes": self.prototypes}
-        if self.counts is not None:
-            arrays["counts"] = self.counts
-        write_arrays(path, "priors", VERSION, arrays, {"class_names": self.class_names})
+        arrays, facts = self.to_arrays()
+        if self.moments is not None:
+            arrays |= {"lengths": self.moments.lengths, "scatter": self.moments.scatter.astype(np.float32)}
+        write_arrays(path, "priors", VERSION, arrays, facts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Priors":
         """Read what :meth:`save` wrote."""
         arrays, facts = read_arrays(
-            path, "priors", VERSION, required=["prototypes"], optional=["counts"], facts=["class_names"]
+            path, "priors", VERSION, required=["prototypes"], optional=ARRAYS, facts=["class_names", "geometry"]
         )
         try:
-            return cls(arrays["prototypes"], facts["class_names"], arrays.get("counts"))
+            return cls.from_arrays(arrays, facts)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
+
+    def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Take everything apart but what only merging needs: arrays by name, and facts for JSON."""
+        arrays: dict[str, npt.NDArray[Any]] = {"prototypes": self.prototypes}
+        facts: dict[str, Any] = {"class_names": self.class_names, "geometry": None}
+        if self.counts is not None:
+            arrays["counts"] = self.counts
+        if self.geometry is not None:
+            found = self.geometry
+            arrays |= {"lengths": found.lengths, "axes": found.axes.astype(np.float32), "gains": found.gains}
+            facts["geometry"] = {"rest": found.rest, "tightness": found.tightness, "spread": found.spread}
+        return arrays, facts
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Any]) -> "Priors":
+        """Put together what :meth:`to_arrays` took apart."""
+        means, counts = arrays["prototypes"], arrays.get("counts")
+        moments = geometry = None
+        try:
+            if "scatter" in arrays:
+                moments = Moments(
+                    _of_shape(arrays["lengths"], means.shape[:1]), _of_shape(arrays["scatter"], means.shape[1:] * 2)
+                )
+            if facts["geometry"] is not None:
+                lengths, gains = _of_shape(arrays["lengths"], means.shape[:1]), arrays["gains"]
+                axes = _of_shape(arrays["axes"], gains.shape + means.shape[1:])
+                numbers = {name: float(facts["geometry"][name]) for name in ("rest", "tightness", "spread")}
+                whitened = whitened_means(means, lengths, axes, gains, numbers["rest"])
+                geometry = Geometry(axes, gains, **numbers, lengths=lengths, prototypes=whitened)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"its geometry is damaged ({error}). Build the priors again.") from None
+        return cls(means, facts["class_names"], counts, moments, geometry)
 
 
 def as_priors(priors: Priors | npt.ArrayLike | None) -> Priors | None:
@@ -168,22 +234,49 @@ def as_priors(priors: Priors | npt.ArrayLike | None) -> Priors | None:
     return priors if priors is None or isinstance(priors, Priors) else Priors(priors)
 
 
+def without_geometry(priors: Priors) -> str:
+    """Say why these priors cannot be used with "auto", and what happens instead."""
+    return (
+        f"the priors have no geometry, because {priors.lacks}, so samples are only normalised and not calibrated. "
+        "Build the priors with Priors.from_features, from several rows of each class."
+    )
+
+
+def _of_shape(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    if array.shape != shape:
+        raise ValueError(f"an array has shape {array.shape} instead of {shape}")
+    return array.astype(np.float64)
+
+
 class _ClassSums:
-    """Running sums in float64 and counts, by label."""
+    """Running sums in float64, counts and lengths, by label, and the outer products of all rows."""
 
     def __init__(self) -> None:
         self.sums: dict[Any, npt.NDArray[np.float64]] = {}
         self.counts: dict[Any, int] = {}
+        self.lengths: dict[Any, float] = {}
         self.width: int | None = None
+        self.outer: npt.NDArray[np.float64] | None = None
+        self.has_outer = True
 
     def add_rows(self, rows: Floats, labels: npt.NDArray[Any]) -> None:
         order = np.argsort(labels, kind="stable")
         present, first, sizes = np.unique(labels[order], return_index=True, return_counts=True)
-        totals = np.add.reduceat(rows[order].astype(np.float64), first, axis=0)
-        for label, total, size in zip(present.tolist(), totals, sizes.tolist(), strict=True):
-            self.add(label, total, size)
+        exact = rows[order].astype(np.float64)
+        totals = np.add.reduceat(exact, first, axis=0)
+        lengths = np.sqrt(np.vecdot(exact, exact))
+        long = np.add.reduceat(lengths, first)
+        for label, total, size, length in zip(present.tolist(), totals, sizes.tolist(), long.tolist(), strict=True):
+            self.add(label, total, size, length)
+        if rows.shape[1] > MOST_FEATURES:
+            self.add_outer(None)
+        elif self.has_outer:
+            weighted: Floats = exact / np.sqrt(np.where(lengths > 0, lengths, 1))[:, None]
+            if rows.dtype != np.float64:
+                weighted = weighted.astype(np.float32)
+            self.add_outer(np.asarray(weighted.T @ weighted))
 
-    def add(self, label: Any, total: npt.NDArray[np.float64], size: int) -> None:
+    def add(self, label: Any, total: npt.NDArray[np.float64], size: int, length: float) -> None:
         if self.width not in (None, len(total)):
             raise InputError(
                 f"there are rows of {self.width} features and rows of {len(total)}. "
@@ -193,21 +286,32 @@ class _ClassSums:
         if label in self.sums:
             self.sums[label] += total
             self.counts[label] += size
+            self.lengths[label] += length
         else:
-            self.sums[label], self.counts[label] = total.copy(), size
+            self.sums[label], self.counts[label], self.lengths[label] = total.copy(), size, length
+
+    def add_outer(self, products: Floats | None) -> None:
+        """Add the outer products of some rows, or note that they are unknown."""
+        self.has_outer = self.has_outer and products is not None and bool(np.isfinite(products).all())
+        if not self.has_outer or products is None:
+            self.outer = None
+        elif self.outer is None:
+            self.outer = products.astype(np.float64)
+        else:
+            self.outer += products
 
     def by_text(self) -> "_ClassSums":
         texts = _ClassSums()
         for label, total in self.sums.items():
-            texts.add(str(label), total, self.counts[label])
+            texts.add(str(label), total, self.counts[label], self.lengths[label])
+        texts.add_outer(self.outer)
         return texts
 
     def priors(self, labels: Sequence[Any], names: Sequence[str] | None = None) -> Priors:
         if not labels:
             raise InputError("there are no rows to average. Give at least one.")
         means = np.stack([self.sums[label] / self.counts[label] for label in labels])
-        return Priors(
-            means,
-            [str(label) if names is None else names[label] for label in labels],
-            [self.counts[label] for label in labels],
-        )
+        counts = np.array([self.counts[label] for label in labels])
+        lengths = np.array([self.lengths[label] for label in labels])
+        moments = None if self.outer is None else Moments(lengths / counts, self.outer / lengths.sum())
+        return Priors(means, [str(label) if names is None else names[label] for label in labels], counts, moments)

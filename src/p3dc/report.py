@@ -1,12 +1,12 @@
 """Results as tables for people and as JSON for machines. Nothing is computed here."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
-from p3dc.evaluation import Comparison, percent
+from p3dc.evaluation import Comparison, Difference, half_width, percent
 from p3dc.experiment import Experiment, Protocol
 from p3dc.selection import SearchResult
 
@@ -14,23 +14,44 @@ REFERENCE = "L2N"
 
 
 def experiment_table(experiments: Sequence[Experiment]) -> Table:
-    """One row a method; for each shot the accuracy and, where L2N is among the methods, the paired gain over it."""
+    """One row a method; for each shot the accuracy, the paired gain over L2N, and what is known of the confidence."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("method")
-    for experiment in experiments:
-        table.add_column(shots(experiment.n_shot), justify="right")
-        if _has_reference(experiment.comparison):
-            table.add_column(f"gain over {REFERENCE}", justify="right")
+    columns = [_columns(experiment) for experiment in experiments]
+    for parts in columns:
+        for heading in parts:
+            table.add_column(heading, justify="right")
     for name in experiments[0].comparison.scores:
-        cells = [name]
-        for experiment in experiments:
-            scores = experiment.comparison.scores[name]
-            cells.append(percent(scores.mean, scores.interval))
-            if _has_reference(experiment.comparison):
-                gain = experiment.comparison.difference(name, REFERENCE)
-                cells.append("" if name == REFERENCE else f"{100 * gain.mean:+.2f} ± {100 * gain.interval:.2f}")
-        table.add_row(*cells, style="bold" if name.startswith("P3DC") else None)
+        cells = [cell(name) for parts in columns for cell in parts.values()]
+        table.add_row(name, *cells, style="bold" if name.startswith("P3DC") else None)
     return table
+
+
+def _columns(experiment: Experiment) -> dict[str, Callable[[str], str]]:
+    """Name the columns of one shot, each with what it writes for a method."""
+    comparison = experiment.comparison
+    scores = comparison.scores
+
+    def gain(name: str) -> str:
+        found = comparison.difference(name, REFERENCE)
+        return "" if name == REFERENCE else f"{100 * found.mean:+.2f} ± {100 * found.interval:.2f}"
+
+    def error(name: str) -> str:
+        found = scores[name].calibration_error
+        return "" if found is None else f"{found:.3f}"
+
+    def auroc(name: str) -> str:
+        found = scores[name].auroc
+        return "" if found is None else f"{found.mean():.3f}"
+
+    columns = {shots(experiment.n_shot): lambda name: percent(scores[name].mean, scores[name].interval)}
+    if _has_reference(comparison):
+        columns[f"gain over {REFERENCE}"] = gain
+    if any(one.calibration_error is not None for one in scores.values()):
+        columns["ECE"] = error
+    if any(one.auroc is not None for one in scores.values()):
+        columns["AUROC"] = auroc
+    return columns
 
 
 def choice_lines(experiments: Sequence[Experiment]) -> list[str]:
@@ -38,8 +59,8 @@ def choice_lines(experiments: Sequence[Experiment]) -> list[str]:
     lines = []
     for experiment in experiments:
         for name, choice in experiment.choices.items():
-            weights = f"α = {choice.alpha:g}, β = {choice.beta:g} ({choice.origin})"
-            lines.append(f"{name}, {shots(experiment.n_shot)}: {weights}")
+            point = "α, β and scale" if choice.alpha is None else f"α = {choice.alpha:g}, β = {choice.beta:g}"
+            lines.append(f"{name}, {shots(experiment.n_shot)}: {point} ({choice.origin})")
     return lines
 
 
@@ -63,20 +84,36 @@ def experiments_json(protocol: Protocol, experiments: Sequence[Experiment]) -> d
 def search_table(result: SearchResult, n_best: int = 10) -> Table:
     """List the best points of a grid."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("α", "β", "accuracy"):
+    varied = {"scale": result.scale, "M": result.n_nearest}
+    headings = [heading for heading, values in varied.items() if values is not None]
+    for heading in ("α", "β", *headings, "accuracy"):
         table.add_column(heading, justify="right")
     for point in result.ranked(n_best):
-        table.add_row(f"{point.alpha:.6g}", f"{point.beta:.6g}", percent(point.accuracy, point.interval))
+        numbers = (point.alpha, point.beta, point.scale, point.n_nearest)
+        cells = [f"{number:.6g}" for number in numbers if number is not None]
+        table.add_row(*cells, percent(point.accuracy, point.interval))
     return table
 
 
-def search_json(result: SearchResult) -> dict[str, Any]:
+def outside_line(outside: Difference) -> str:
+    """Say whether anything is to be gained outside the triangle."""
+    gain = f"{100 * outside.mean:+.2f} ± {100 * outside.interval:.2f} points"
+    verdict = "is better" if outside.mean > outside.interval else "is not surely better"
+    return f"outside the triangle {verdict}: best outside less best inside {gain} (95 % CI, paired, on fresh tasks)"
+
+
+def search_json(result: SearchResult, outside: Difference | None = None) -> dict[str, Any]:
     """Return the whole grid, for machines."""
     return {
         "best": result.best._asdict(),
+        "gain_outside": None if outside is None else {"mean": outside.mean, "interval": outside.interval},
         "n_tasks": result.n_tasks,
         "settings": result.settings,
-        "grid": {name: getattr(result, name).tolist() for name in ("alpha", "beta", "accuracy", "interval")},
+        "grid": {
+            name: getattr(result, name).tolist()
+            for name in ("alpha", "beta", "scale", "n_nearest", "accuracy", "interval")
+            if getattr(result, name) is not None
+        },
     }
 
 
@@ -86,6 +123,10 @@ def _method_json(experiment: Experiment, name: str, *, with_gain: bool) -> dict[
     if with_gain and name != REFERENCE:
         gain = experiment.comparison.difference(name, REFERENCE)
         entry["gain_over_l2n"] = {"mean": gain.mean, "interval": gain.interval}
+    if scores.calibration_error is not None:
+        entry["calibration_error"] = scores.calibration_error
+    if scores.auroc is not None:
+        entry["auroc"] = {"mean": float(scores.auroc.mean()), "interval": half_width(scores.auroc)}
     choice = experiment.choices.get(name)
     if choice is not None:
         entry |= {"alpha": choice.alpha, "beta": choice.beta, "origin": choice.origin}

@@ -1,33 +1,42 @@
-"""Choosing α and β on classes that are not the ones to be tested."""
+"""Choosing α, β, scale and M on classes that are not the ones to be tested."""
 
-from dataclasses import dataclass, field
-from itertools import combinations
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from p3dc.checks import Weight, is_auto
+from p3dc.classifier import P3DCClassifier
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
-from p3dc.evaluation import Progress, percent
+from p3dc.evaluation import Difference, Progress, compare, percent
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
-from p3dc.priors import Priors, as_priors
+from p3dc.prepared import PreparedScorer
+from p3dc.priors import Priors, as_priors, without_geometry
 from p3dc.tasks import TaskSampler
 
 STRAY = 0.01  # share of equal rows that may be duplicates
+LEAST = 5  # classes to choose on: those of one task
 
 
 class GridPoint(NamedTuple):
-    """One (α, β) with its accuracy and half the width of its 95 % interval."""
+    """One (α, β) with its accuracy and half the width of its 95 % interval, and what else was varied."""
 
     alpha: float
     beta: float
     accuracy: float
     interval: float
+    scale: float | None = None
+    n_nearest: int | None = None
 
     def __str__(self) -> str:
-        return f"α = {self.alpha:g}, β = {self.beta:g}: {percent(self.accuracy, self.interval)} %"
+        varied = "" if self.scale is None else f", scale = {self.scale:g}"
+        varied += "" if self.n_nearest is None else f", M = {self.n_nearest}"
+        return f"α = {self.alpha:g}, β = {self.beta:g}{varied}: {percent(self.accuracy, self.interval)} %"
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +53,8 @@ class SearchResult:
     n_tasks : int
     settings : dict
         The other parameters of the classifier that was searched.
+    scale, n_nearest : arrays of shape (n_points,), or None
+        Where several were tried, that of each point.
     """
 
     alpha: npt.NDArray[np.float64]
@@ -52,6 +63,8 @@ class SearchResult:
     interval: npt.NDArray[np.float64]
     n_tasks: int
     settings: dict[str, Any] = field(default_factory=dict)
+    scale: npt.NDArray[np.float64] | None = None
+    n_nearest: npt.NDArray[np.int64] | None = None
 
     @property
     def best(self) -> GridPoint:
@@ -65,7 +78,37 @@ class SearchResult:
 
     def point(self, i: int) -> GridPoint:
         """Return the i-th point of the grid."""
-        return GridPoint(*(float(column[i]) for column in (self.alpha, self.beta, self.accuracy, self.interval)))
+        return GridPoint(
+            float(self.alpha[i]),
+            float(self.beta[i]),
+            float(self.accuracy[i]),
+            float(self.interval[i]),
+            None if self.scale is None else float(self.scale[i]),
+            None if self.n_nearest is None else int(self.n_nearest[i]),
+        )
+
+    @property
+    def inside(self) -> npt.NDArray[np.bool_]:
+        """Which points lie in the triangle of the paper."""
+        return (self.alpha >= 0) & (self.beta >= 0) & (self.alpha + self.beta <= 1 + 1e-9)
+
+    def where(self, kept: npt.NDArray[np.bool_]) -> "SearchResult":
+        """Keep some of the points."""
+        columns = {
+            name: getattr(self, name) for name in ("alpha", "beta", "accuracy", "interval", "scale", "n_nearest")
+        }
+        left: dict[str, Any] = {name: column[kept] for name, column in columns.items() if column is not None}
+        return replace(self, **left)
+
+    def plane(self) -> "SearchResult":
+        """Keep the points that differ from the best in α and β alone."""
+        best = self.best
+        kept = np.ones(len(self.alpha), dtype=bool)
+        if self.scale is not None:
+            kept &= self.scale == best.scale
+        if self.n_nearest is not None:
+            kept &= self.n_nearest == best.n_nearest
+        return self.where(kept)
 
     def __str__(self) -> str:
         return f"best of {len(self.alpha)} points: {self.best} (95 % CI, {self.n_tasks:,} tasks)"
@@ -114,16 +157,16 @@ def search(
     seed: int = 0,
     step: float = 0.1,
     margin: float = 0.0,
-    n_nearest: int = 5,
+    n_nearest: int | Sequence[int] = 5,
     power: float = 0.5,
-    scale: float = 1.0,
+    scale: Weight | Sequence[float] = 1.0,
     attention: Attention = "raw",
     progress: Progress | None = None,
 ) -> SearchResult:
-    """Measure a whole grid of (α, β) on tasks of validation classes.
+    """Measure a whole grid of (α, β), and of scales and M, on tasks of validation classes.
 
     Choose on classes that are neither the base classes of the priors nor the ones to be tested;
-    :func:`check_disjoint` tells them apart.
+    :func:`check_disjoint` tells them apart, and :func:`hold_out` makes some out of base classes.
 
     Parameters
     ----------
@@ -136,7 +179,8 @@ def search(
         As in :func:`grid`. A margin asks for points outside the triangle; a classifier takes those with
         ``extrapolate=True``.
     n_nearest, power, scale, attention
-        As in :class:`P3DCClassifier`.
+        As in :class:`P3DCClassifier`. Of ``n_nearest`` and ``scale`` several may be given; all combinations are tried.
+        With ``scale="auto"`` the grid is that of prepared features.
     progress : callable, optional
         Called now and then with the number of tasks done and of all tasks.
 
@@ -161,13 +205,63 @@ def search(
     if known is None:
         raise InputError("there are no priors, so there is nothing to search. Give the priors of base classes.")
     points = grid(step, margin)
-    settings: dict[str, Any] = {"n_nearest": n_nearest, "power": power, "scale": scale, "attention": attention}
-    scorer = TaskScorer(validation.features, known.prototypes, points[:, 0], points[:, 1], **settings)
+    scales, numbers = _as_list(scale), _as_list(n_nearest)
     sampler = TaskSampler(
         validation.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=validation.class_names
     )
-    total = np.zeros(len(points), dtype=np.int64)
-    squares = np.zeros(len(points), dtype=np.int64)
+    columns = []
+    variants = list(product(scales, numbers))
+    for done, (some_scale, number) in enumerate(variants):
+        scorer = _grid_scorer(known, validation, points, some_scale, number, power, attention)
+        columns.append(_measure(scorer, sampler, n_tasks, _part(progress, done, len(variants))))
+    mean, interval = (np.concatenate(column) / (n_way * n_query) for column in zip(*columns, strict=True))
+    each = np.tile(points, (len(variants), 1))
+    return SearchResult(
+        each[:, 0],
+        each[:, 1],
+        mean,
+        interval,
+        n_tasks,
+        {"n_nearest": n_nearest, "power": power, "scale": scale, "attention": attention},
+        np.repeat([pair[0] for pair in variants], len(points)) if len(scales) > 1 else None,
+        np.repeat([pair[1] for pair in variants], len(points)) if len(numbers) > 1 else None,
+    )
+
+
+def _as_list(value: Any) -> list[Any]:
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        listed = list(dict.fromkeys(value))
+        if not listed:
+            raise InputError("there are no values of n_nearest or scale to try. Give at least one.")
+        if len(listed) > 1 and any(map(is_auto, listed)):
+            raise InputError("scale 'auto' cannot stand beside other scales. Search it by itself.")
+        return listed
+    return [value]
+
+
+def _grid_scorer(
+    priors: Priors,
+    validation: FeatureSet,
+    points: npt.NDArray[np.float64],
+    scale: Weight,
+    n_nearest: int,
+    power: float,
+    attention: Attention,
+) -> TaskScorer:
+    if not is_auto(scale):
+        options: dict[str, Any] = {"n_nearest": n_nearest, "power": power, "scale": scale, "attention": attention}
+        return TaskScorer(validation.features, priors.prototypes, *points.T, **options)
+    if priors.geometry is None:
+        raise InputError(without_geometry(priors))
+    return PreparedScorer(validation.features, priors.geometry, *points.T, n_nearest=n_nearest, attention=attention)
+
+
+def _measure(
+    scorer: TaskScorer, sampler: TaskSampler, n_tasks: int, progress: Progress | None
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Count the queries right at each point, the mean over tasks and half its interval."""
+    total = np.zeros(len(scorer.alpha), dtype=np.int64)
+    squares = np.zeros(len(scorer.alpha), dtype=np.int64)
     done = 0
     for tasks in sampler.batches(n_tasks):
         right = scorer.correct(tasks)
@@ -178,9 +272,60 @@ def search(
             progress(done, n_tasks)
     mean = total / n_tasks
     spread = np.sqrt(np.maximum(squares - n_tasks * mean**2, 0) / max(n_tasks - 1, 1) / n_tasks)
-    interval = 1.96 * spread if n_tasks > 1 else np.full(len(points), np.nan)
-    queries = n_way * n_query
-    return SearchResult(points[:, 0], points[:, 1], mean / queries, interval / queries, n_tasks, settings)
+    return mean, 1.96 * spread if n_tasks > 1 else np.full(len(mean), np.nan)
+
+
+def _part(progress: Progress | None, step: int, n_steps: int) -> Callable[[int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda done, total: progress(step * total + done, n_steps * total)
+
+
+def gain_outside(result: SearchResult, priors: Priors, validation: FeatureSet, **drawing: Any) -> Difference | None:
+    """Compare the best point outside the triangle with the best inside, on fresh tasks.
+
+    The best of many points is partly luck; on tasks that it was not chosen on, luck is gone.
+
+    Parameters
+    ----------
+    result : SearchResult
+    priors, validation
+        What was searched.
+    **drawing
+        ``n_way``, ``n_shot``, ``n_query``, ``n_tasks``, ``seed`` and ``progress`` as in :func:`search`; the next seed
+        is used.
+
+    Returns
+    -------
+    Difference or None
+        None where the search did not go outside.
+    """
+    if result.inside.all():
+        return None
+    rivals = {}
+    for place, kept in (("inside", result.inside), ("outside", ~result.inside)):
+        best = result.where(kept).best
+        varied = {"scale": best.scale, "n_nearest": best.n_nearest}
+        settings = result.settings | {name: value for name, value in varied.items() if value is not None}
+        settings = {name: _as_list(value)[0] for name, value in settings.items()}
+        rivals[place] = P3DCClassifier(priors, alpha=best.alpha, beta=best.beta, extrapolate=True, **settings)
+    fresh = drawing | {"seed": drawing.get("seed", 0) + 1}
+    return compare(rivals, validation, **fresh).difference("outside", "inside")
+
+
+def hold_out(base: FeatureSet) -> tuple[FeatureSet, FeatureSet]:
+    """Split base classes into those that stay and a quarter, but five at least, that stands in for validation."""
+    n_classes = len(base.class_names)
+    if n_classes < 2 * LEAST:
+        raise InputError(
+            f"there are no validation classes, and {n_classes} base classes are too few to hold some out. "
+            "Add validation features."
+        )
+    aside = np.isin(base.labels, np.linspace(0, n_classes - 1, max(LEAST, n_classes // 4)).round())
+    return tuple(  # type: ignore[return-value]
+        FeatureSet(base.features[rows], [base.class_names[label] for label in base.labels[rows]])
+        for rows in (~aside, aside)
+    )
 
 
 def check_disjoint(**sets: FeatureSet | Priors) -> None:

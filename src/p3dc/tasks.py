@@ -133,6 +133,20 @@ class TaskSampler:
         rows = self.by_class[self.first[classes][..., None] + members]
         return Tasks(classes, rows[..., : self.n_shot], rows[..., self.n_shot :])
 
+    def strangers(self, tasks: Tasks, n_unknown: int, start: int = 0) -> Rows:
+        """Draw rows of classes outside each task, (T, n_unknown); ``start`` is the number of the first task."""
+        check_count("n_unknown", n_unknown, 1)
+        n_classes = len(self.counts)
+        if n_classes == self.n_way:
+            raise InputError(f"all {n_classes} classes are in each task, so there are no others. Lower n_way.")
+        generator = np.random.PCG64([self.seed, 1])
+        generator.advance(start * 2 * n_unknown)
+        uniform = np.random.Generator(generator).random((len(tasks), 2, n_unknown))
+        classes = (uniform[:, 0] * (n_classes - self.n_way)).astype(np.int64)
+        for taken in np.sort(tasks.classes, axis=1).T:
+            classes += classes >= taken[:, None]
+        return np.asarray(self.by_class[self.first[classes] + (uniform[:, 1] * self.counts[classes]).astype(np.int64)])
+
     def batches(self, n_tasks: int, size: int = 100) -> Iterator[Tasks]:
         """Draw the first tasks a batch at a time, so that memory does not grow with their number."""
         check_count("n_tasks", n_tasks, 1)

@@ -48,8 +48,9 @@ class GridDisplay:
 
     @classmethod
     def from_search(cls, result: SearchResult, title: str = "") -> "GridDisplay":
-        """Show the grid of a search with its best point."""
-        return cls(result.alpha, result.beta, result.accuracy, result.best, title)
+        """Show the grid of a search around its best point."""
+        plane = result.plane()
+        return cls(plane.alpha, plane.beta, plane.accuracy, plane.best, title)
 
     def plot(self, ax: "Axes | None" = None, **mesh_options: Any) -> "GridDisplay":
         """Draw, on new axes if none are given.
@@ -85,6 +86,8 @@ class GridDisplay:
             ha="right",
             va="top",
         )
+        if min(self.alpha.min(), self.beta.min()) < 0:
+            ax.plot([0, 1, 0, 0], [0, 0, 1, 0], color="white", linewidth=1)
         ax.set(xlabel="α (sample level)", ylabel="β (task level)", title=self.title, aspect="equal")
         ax.spines[["top", "right"]].set_visible(False)
         self.ax_ = ax

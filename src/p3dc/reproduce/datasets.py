@@ -11,14 +11,13 @@ from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.priors import Priors
 from p3dc.reproduce.published import SPLITS
-from p3dc.selection import check_disjoint
+from p3dc.selection import check_disjoint, hold_out
 
 NAMES = {
     "base": ("base", "base_features", "train"),
     "validation": ("validation", "val", "val_features", "validation_features"),
     "novel": ("novel", "novel_features", "test"),
 }
-LEAST = 5  # classes to choose on: those of one task
 ENDINGS = (".npz", ".parquet", ".plk", ".pkl", ".pickle", "")
 
 
@@ -84,7 +83,7 @@ def load_data_set(folder: Path) -> DataSet:
     sets = {role: FeatureSet.load(path) for role, path in found.items() if path is not None}
     check_disjoint(**sets)
     base, held_out = sets["base"], "validation" not in sets
-    selection_base, validation = _hold_out(base) if held_out else (base, sets["validation"])
+    selection_base, validation = hold_out(base) if held_out else (base, sets["validation"])
     return DataSet(folder.resolve().name, base, validation, sets["novel"], selection_base, held_out)
 
 
@@ -95,18 +94,3 @@ def _find(folder: Path, role: str) -> Path | None:
             if path.is_file() if ending else path.is_dir():
                 return path
     return None
-
-
-def _hold_out(base: FeatureSet) -> tuple[FeatureSet, FeatureSet]:
-    """Split base classes into those that stay and a quarter, but five at least, that stands in for validation."""
-    n_classes = len(base.class_names)
-    if n_classes < 2 * LEAST:
-        raise InputError(
-            f"there are no validation classes, and {n_classes} base classes are too few to hold some out. "
-            "Add validation features."
-        )
-    aside = np.isin(base.labels, np.linspace(0, n_classes - 1, max(LEAST, n_classes // 4)).round())
-    return tuple(  # type: ignore[return-value]
-        FeatureSet(base.features[rows], [base.class_names[label] for label in base.labels[rows]])
-        for rows in (~aside, aside)
-    )
