@@ -112,9 +112,11 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
             ax.axhline(0, color="0.4", linewidth=1, zorder=0)
             ax.set(xlabel=f"{key} ({used:g} is used)", title=shot)
             ax.spines[["top", "right"]].set_visible(False)
-        axes[row, 1].set_xscale("log", base=2)
+        axes[row, 1].set_xscale("log")
+        axes[row, 1].set_xticks(SHARPNESSES, [f"{value:g}" for value in SHARPNESSES])
+        axes[row, 1].minorticks_off()
         axes[row, 0].set_ylabel("gain over L2N (points)")
-    axes[0, 1].legend(frameon=False, fontsize=8, ncols=2)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     save_figure(figure, path)
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from p3dc import FeatureSet, Priors
 
+AUTO = {"alpha": "auto", "beta": "auto", "scale": "auto"}
+
 
 def make_features(seed, n_classes, n_rows, n_features=24, dtype=np.float32, prefix="class"):
     rng = np.random.default_rng(seed)
@@ -18,6 +20,17 @@ def make_features(seed, n_classes, n_rows, n_features=24, dtype=np.float32, pref
     labels = np.repeat(np.arange(n_classes), n_rows)
     names = [f"{prefix}-{c}" for c in range(n_classes)]
     return FeatureSet(rows.reshape(-1, n_features).astype(dtype), labels, names)
+
+
+def make_signed(seed, n_classes, n_rows, n_features=24, home=0.0, directions=None, noise=0.5, prefix="class"):
+    """Gaussian classes around ``home``, whose means lie in some directions and whose samples scatter unevenly."""
+    rng = np.random.default_rng(seed)
+    directions = np.eye(n_features) if directions is None else directions
+    centres = home + rng.normal(size=(n_classes, 1, len(directions))) @ directions
+    scatter = noise * np.linspace(0.3, 1.7, n_features)
+    rows = centres + scatter * rng.normal(size=(n_classes, n_rows, n_features))
+    labels = np.repeat(np.arange(n_classes), n_rows)
+    return FeatureSet(rows.reshape(-1, n_features), labels, [f"{prefix}-{c}" for c in range(n_classes)])
 
 
 @pytest.fixture
@@ -43,6 +56,22 @@ def novel():
 @pytest.fixture(scope="session")
 def priors(base):
     return Priors.from_features(base)
+
+
+@pytest.fixture
+def task(novel):
+    """Unequal shots of three classes, in no order, with string labels."""
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([np.flatnonzero(novel.labels == c)[:k] for c, k in ((0, 1), (1, 4), (2, 2))])
+    rows = rng.permutation(rows)
+    queries = np.concatenate([np.flatnonzero(novel.labels == c)[10:] for c in (0, 1, 2)])
+    names = np.array(["wren", "robin", "auk"])
+    return (
+        novel.features[rows].astype(float),
+        names[novel.labels[rows]],
+        novel.features[queries].astype(float),
+        names[novel.labels[queries]],
+    )
 
 
 @pytest.fixture(scope="session")

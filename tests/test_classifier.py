@@ -16,26 +16,19 @@ from p3dc import P3DCClassifier, Priors, method
 from p3dc.errors import InputError
 from p3dc.files import read_arrays, write_arrays
 
-
-@pytest.fixture
-def task(novel):
-    """Unequal shots of three classes, in no order, with string labels."""
-    rng = np.random.default_rng(0)
-    rows = np.concatenate([np.flatnonzero(novel.labels == c)[:k] for c, k in ((0, 1), (1, 4), (2, 2))])
-    rows = rng.permutation(rows)
-    queries = np.concatenate([np.flatnonzero(novel.labels == c)[10:] for c in (0, 1, 2)])
-    names = np.array(["wren", "robin", "auk"])
-    return (
-        novel.features[rows].astype(float),
-        names[novel.labels[rows]],
-        novel.features[queries].astype(float),
-        names[novel.labels[queries]],
-    )
+FACTS = ["parameters", "classes", "class_type", "priors"]
+ARRAYS = ["support", "labels", "prior_prototypes", "prior_counts", "prior_lengths", "prior_axes", "prior_gains"]
 
 
 @pytest.mark.filterwarnings("ignore:.*all zeros")
 @parametrize_with_checks(
-    [P3DCClassifier(), P3DCClassifier(power=1.0), P3DCClassifier(attention="unit"), P3DCClassifier(attention="mean")]
+    [
+        P3DCClassifier(),
+        P3DCClassifier(power=1.0),
+        P3DCClassifier(attention="unit"),
+        P3DCClassifier(attention="mean"),
+        P3DCClassifier(alpha="auto", beta="auto", scale="auto"),
+    ]
 )
 def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)
@@ -188,7 +181,7 @@ def test_many_queries_are_scored_in_blocks(task, priors, monkeypatch):
     whole = classifier.decision_function(queries)
     sizes = []
     score = method.classify
-    monkeypatch.setattr("p3dc.classifier.QUERY_BYTES", 8 * 3 * (24 + 4) * 7)
+    monkeypatch.setattr("p3dc.calibration.QUERY_BYTES", 8 * 3 * (24 + 4) * 7)
     monkeypatch.setattr(method, "classify", lambda block, *rest: sizes.append(len(block)) or score(block, *rest))
     np.testing.assert_allclose(classifier.decision_function(queries), whole, atol=1e-14)
     assert max(sizes) == 7
@@ -220,19 +213,15 @@ def test_what_is_saved_is_what_is_loaded(tmp_path, task, priors, labels, with_pr
 def test_a_file_from_a_newer_version_or_with_other_keys_is_refused_by_name(tmp_path, task, priors):
     path = tmp_path / "model.safetensors"
     P3DCClassifier(priors).fit(*task[:2]).save(path)
-    arrays, facts = read_arrays(
-        path,
-        "classifier",
-        1,
-        required=["support", "labels", "prior_prototypes", "prior_counts"],
-        facts=["parameters", "classes", "class_type", "prior_names"],
-    )
+    arrays, facts = read_arrays(path, "classifier", 2, required=ARRAYS, facts=FACTS)
     wrong = facts | {"parameters": facts["parameters"] | {"sparkle": 1}}
     for version, arrays_now, facts_now, sentence in (
-        (2, arrays, facts, "has version 2 of p3dc-classifier, but this p3dc reads version 1"),
-        (1, arrays | {"extra": np.ones(1)}, facts, "has an unknown array: extra"),
-        (1, arrays, facts | {"note": 1}, "has an unknown entry: note"),
-        (1, arrays, wrong, "unknown parameters: sparkle"),
+        (1, arrays, facts, "has version 1 of p3dc-classifier, but this p3dc reads version 2.*or write it again"),
+        (3, arrays, facts, "has version 3 of p3dc-classifier, but this p3dc reads version 2"),
+        (2, arrays | {"extra": np.ones(1)}, facts, "has an unknown array: extra"),
+        (2, arrays | {"prior_scatter": np.ones((24, 24))}, facts, "has an unknown array: prior_scatter"),
+        (2, arrays, facts | {"note": 1}, "has an unknown entry: note"),
+        (2, arrays, wrong, "unknown parameters: sparkle"),
     ):
         write_arrays(path, "classifier", version, arrays_now, facts_now)
         with pytest.raises(InputError, match=sentence):
@@ -270,19 +259,24 @@ def test_parameters_set_after_fit_wait_for_the_next(tmp_path, task, priors):
 def test_damaged_facts_are_refused(tmp_path, task, priors):
     path = tmp_path / "model.safetensors"
     P3DCClassifier(priors).fit(*task[:2]).save(path)
-    names = ["parameters", "classes", "class_type", "prior_names"]
-    arrays, facts = read_arrays(
-        path, "classifier", 1, required=["support", "labels", "prior_prototypes", "prior_counts"], facts=names
-    )
+    arrays, facts = read_arrays(path, "classifier", 2, required=ARRAYS, facts=FACTS)
     for change in (
         {"class_type": "O"},
         {"class_type": 5},
         {"classes": ["one"]},
         {"parameters": facts["parameters"] | {"alpha": "x"}},
         {"parameters": facts["parameters"] | {"priors": [[1.0]]}},
-        {"prior_names": 5},
+        {"priors": 5},
+        {"priors": {"class_names": facts["priors"]["class_names"]}},
+        {"priors": facts["priors"] | {"class_names": 5}},
+        {"priors": facts["priors"] | {"geometry": {"rest": 1.0}}},
+        {"priors": facts["priors"] | {"geometry": 5}},
     ):
-        write_arrays(path, "classifier", 1, arrays, facts | change)
+        write_arrays(path, "classifier", 2, arrays, facts | change)
+        with pytest.raises(InputError, match="is damaged"):
+            P3DCClassifier.load(path)
+    for name in ("prior_prototypes", "prior_lengths", "prior_axes", "prior_gains"):
+        write_arrays(path, "classifier", 2, {key: arrays[key] for key in arrays if key != name}, facts)
         with pytest.raises(InputError, match="is damaged"):
             P3DCClassifier.load(path)
 

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
+from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, report, search
 from p3dc.cli import main
+from p3dc.selection import gain_outside, hold_out
+from tests.conftest import AUTO
 
 
 @pytest.fixture
@@ -38,13 +40,20 @@ def test_demo_compares_the_methods_and_saves_heat_maps(p3dc, tmp_path):
     assert status == 0
     assert errors == ""
     rows = [line.split()[0] for line in output.splitlines() if "±" in line]
-    assert rows == ["NN", "L2N", "CL2N", "P3DC", "P3DC"]
+    assert rows == ["NN", "L2N", "CL2N", "P3DC", "P3DC", "P3DC"]
+    assert output.count("P3DC (auto) ") == 1
+    assert output.splitlines()[2].count("ECE") == 2
     assert output.count("chosen on the validation classes") == 4
+    assert output.count("α, β and scale (chosen for each task)") == 2
     assert imread(picture).shape[1] > 1000
     results = json.loads(figures.read_text())["results"]
     assert [result["n_shot"] for result in results] == [1, 5]
     means = {entry["name"]: entry["mean"] for entry in results[0]["methods"]}
     assert means["P3DC"] > means["L2N"] > means["NN"]
+    assert means["P3DC (auto)"] > means["L2N"]
+    errors = {entry["name"]: entry.get("calibration_error") for entry in results[0]["methods"]}
+    assert errors["NN"] is None
+    assert 0 < errors["P3DC (auto)"] < 0.2
 
 
 def test_evaluate_measures_what_the_library_measures(p3dc, files, tmp_path, priors, novel):
@@ -208,3 +217,99 @@ def test_the_installed_command_runs():
     help_text = subprocess.run([sys.executable, "-m", "p3dc", "--help"], capture_output=True, text=True, check=True)
     for command in ("demo", "evaluate", "search", "priors"):
         assert command in help_text.stdout
+
+
+def test_evaluate_with_auto_and_strangers_tells_of_the_confidence(p3dc, files, tmp_path, priors, novel):
+    figures = tmp_path / "figures.json"
+    status, output, errors = p3dc(
+        "evaluate", "--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 30,
+        "--auto", "--unknown", 6, "--nearest", 3, "--json", figures,
+    )  # fmt: skip
+    assert (status, errors) == (0, "")
+    heading, *rows = output.splitlines()[2:8]
+    assert heading.split() == ["method", "1", "shot", "gain", "over", "L2N", "ECE", "AUROC"]
+    assert [row.split("  ")[0] for row in rows] == ["NN", "L2N", "CL2N", "P3DC", "P3DC (auto)"]
+    assert "P3DC (auto), 1 shot: α, β and scale (chosen for each task)" in output
+    expected = evaluate(P3DCClassifier(priors, **AUTO, n_nearest=3), novel, n_query=5, n_tasks=30, n_unknown=6)
+    assert f"{expected.calibration_error:.3f}" in rows[-1]
+    assert f"{expected.auroc.mean():.3f}" in rows[-1]
+    content = json.loads(figures.read_text())
+    entry = content["results"][0]["methods"][-1]
+    assert content["protocol"]["n_unknown"] == 6
+    assert entry["mean"] == expected.mean
+    assert entry["calibration_error"] == pytest.approx(expected.calibration_error)
+    assert entry["auroc"]["mean"] == pytest.approx(expected.auroc.mean())
+
+
+def test_without_strangers_there_is_no_column_for_them(p3dc, files):
+    options = ["--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5]
+    _, output, _ = p3dc("evaluate", *options)
+    assert "ECE" in output
+    assert "AUROC" not in output
+    assert "P3DC (auto)" not in output
+    status, _, errors = p3dc("evaluate", *options, "--way", 8, "--unknown", 3)
+    assert (status, errors) == (2, "p3dc: all 8 classes are in each task, so there are no others. Lower n_way.\n")
+
+
+def test_search_without_validation_holds_base_classes_out(p3dc, files, tmp_path, base):
+    options = ["--query", 5, "--tasks", 30, "--step", 0.5, "--scale", 0.1, "--scale", 1, "--nearest", 1, "--nearest", 5]
+    status, output, errors = p3dc("search", "--base", files["base"], *options, "--json", tmp_path / "grid.json")
+    kept, aside = hold_out(base)
+    expected = search(
+        Priors.from_features(kept), aside, n_query=5, n_tasks=30, step=0.5, scale=[0.1, 1.0], n_nearest=[1, 5]
+    )
+    assert (status, errors) == (0, "")
+    assert output.splitlines()[0].split() == ["α", "β", "scale", "M", "accuracy"]
+    assert str(expected) in output
+    assert "outside the triangle" not in output
+    content = json.loads((tmp_path / "grid.json").read_text())
+    assert content["gain_outside"] is None
+    np.testing.assert_array_equal(content["grid"]["accuracy"], expected.accuracy)
+    np.testing.assert_array_equal(content["grid"]["scale"], expected.scale)
+    np.testing.assert_array_equal(content["grid"]["n_nearest"], expected.n_nearest)
+    assert content["best"]["scale"] == expected.best.scale
+
+
+def test_search_outside_the_triangle_says_whether_it_pays(p3dc, files, tmp_path, priors, validation):
+    options = ["--query", 5, "--tasks", 30, "--step", 0.5, "--margin", 0.5, "--seed", 2]
+    sets = ["--base", files["base"], "--validation", files["validation"]]
+    drawing = {"n_query": 5, "n_tasks": 30, "seed": 2}
+    for extra, settings in (([], {}), (["--auto"], {"scale": "auto"})):
+        _, output, _ = p3dc("search", *sets, *options, *extra, "--json", tmp_path / "grid.json")
+        result = search(priors, validation, step=0.5, margin=0.5, **drawing, **settings)
+        expected = gain_outside(result, priors, validation, **drawing)
+        assert str(result) in output
+        assert output.splitlines()[-1] == report.outside_line(expected)
+        content = json.loads((tmp_path / "grid.json").read_text())
+        assert content["gain_outside"]["mean"] == pytest.approx(expected.mean)
+        assert content["gain_outside"]["interval"] == pytest.approx(expected.interval)
+
+
+def test_a_heat_map_of_several_scales_is_that_of_the_best(p3dc, files, tmp_path):
+    options = ["--query", 5, "--tasks", 10, "--step", 0.5, "--scale", 0.1, "--scale", 1]
+    assert p3dc("search", "--base", files["base"], *options, "--figure", tmp_path / "grid.svg")[0] == 0
+    assert "<svg" in (tmp_path / "grid.svg").read_text()
+
+
+def test_no_classes_can_be_held_out_of_priors(p3dc, tmp_path, priors):
+    path = tmp_path / "priors.safetensors"
+    priors.save(path)
+    status, _, errors = p3dc("search", "--base", path)
+    assert status == 2
+    assert errors == f"p3dc: {path} holds priors, of which no classes can be held out. Give --validation.\n"
+
+
+def test_too_few_base_classes_cannot_be_held_out(p3dc, tmp_path):
+    FeatureSet(np.eye(5) + 0.1, list("abcde")).save(tmp_path / "base.npz")
+    status, _, errors = p3dc("search", "--base", tmp_path / "base.npz")
+    assert status == 2
+    assert "5 base classes are too few to hold some out" in errors
+    assert errors.count("\n") == 1
+
+
+def test_priors_of_a_file_serve_the_auto_row(p3dc, files, tmp_path, priors):
+    priors.save(tmp_path / "priors.safetensors")
+    options = ["--novel", files["novel"], "--query", 5, "--tasks", 5, "--auto"]
+    outputs = [p3dc("evaluate", "--base", path, *options) for path in (files["base"], tmp_path / "priors.safetensors")]
+    assert outputs[0] == outputs[1]
+    assert outputs[0][0] == 0

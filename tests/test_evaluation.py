@@ -1,11 +1,16 @@
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 from p3dc import FeatureSet, P3DCClassifier, compare, evaluate, sample_tasks
 from p3dc.baselines import L2N, NN
+from p3dc.confidence import Reliability
 from p3dc.errors import InputError
 from p3dc.evaluation import TaskScores
+from p3dc.tasks import TaskSampler
+from tests.conftest import AUTO
 
 
 class Subclassed(P3DCClassifier):
@@ -146,3 +151,98 @@ def test_bad_requests_are_refused_in_one_sentence(novel, priors):
         evaluate(P3DCClassifier(priors, alpha=0.9, beta=0.9), novel)
     with pytest.raises(InputError, match=r"novel-0 \(30\)"):
         evaluate(P3DCClassifier(priors), novel, n_query=40)
+
+
+CHOOSING = [{}, {"alpha": 0.2, "beta": 0.3, "attention": "unit"}, AUTO, {"beta": 0.5, "scale": "auto"}]
+
+
+def one_by_one(classifier, features, n_unknown, **drawing):
+    """A fitted classifier for each task, with the rows of its queries and of its strangers."""
+    n_tasks = drawing.pop("n_tasks")
+    sampler = TaskSampler(features.labels, **drawing)
+    tasks = sampler.draw(n_tasks)
+    strangers = sampler.strangers(tasks, n_unknown)
+    labels = np.repeat(range(drawing["n_way"]), drawing["n_shot"])
+    for support, queries, strange in zip(tasks.support, tasks.queries, strangers, strict=True):
+        model = clone(classifier).fit(features.features[support.ravel()].astype(float), labels)
+        yield model, features.features[queries.ravel()].astype(float), features.features[strange].astype(float)
+
+
+DRAWING = {"n_way": 4, "n_shot": 2, "n_query": 5, "n_tasks": 130, "seed": 9}
+
+
+@pytest.mark.parametrize("parameters", CHOOSING)
+def test_calibration_error_and_auroc_are_those_of_each_fitted_classifier(novel, priors, parameters):
+    classifier = P3DCClassifier(priors, **parameters)
+    reliability, areas = Reliability(), []
+    for model, queries, strange in one_by_one(classifier, novel, 7, **DRAWING):
+        probabilities = model.predict_proba(queries)
+        reliability.add(probabilities.max(axis=1), probabilities.argmax(axis=1) == np.repeat(range(4), 5))
+        found = np.concatenate([model.score_samples(queries), model.score_samples(strange)])
+        areas.append(roc_auc_score([1] * 20 + [0] * 7, found))
+    scores = evaluate(classifier, novel, n_unknown=7, **DRAWING)
+    assert scores.calibration_error == pytest.approx(reliability.error, abs=1e-4)
+    np.testing.assert_allclose(scores.auroc, areas, atol=1e-2)
+    np.testing.assert_allclose(scores.auroc.mean(), np.mean(areas), atol=1e-4)
+
+
+def test_the_auroc_of_a_baseline_is_that_of_its_decision_function(novel):
+    areas = []
+    for model, queries, strange in one_by_one(L2N(), novel, 7, **DRAWING):
+        found = np.concatenate([model.decision_function(rows).max(axis=1) for rows in (queries, strange)])
+        areas.append(roc_auc_score([1] * 20 + [0] * 7, found))
+    scores = evaluate(L2N(), novel, n_unknown=7, **DRAWING)
+    np.testing.assert_allclose(scores.auroc.mean(), np.mean(areas), atol=1e-4)
+    assert scores.calibration_error is None
+
+
+def test_the_temperature_changes_the_calibration_error_alone(novel, priors):
+    cold, warm = (
+        evaluate(P3DCClassifier(priors, temperature=t), novel, n_query=5, n_tasks=60) for t in (0.001, "auto")
+    )
+    np.testing.assert_array_equal(cold.accuracy, warm.accuracy)
+    assert cold.calibration_error > warm.calibration_error
+
+
+def test_strangers_change_no_accuracy(novel, priors):
+    rivals = {"p3dc": P3DCClassifier(priors), "auto": P3DCClassifier(priors, **AUTO), "l2n": L2N(), "any": Constant()}
+    drawing = {"n_query": 5, "n_tasks": 110}
+    alone, together = (compare(rivals, novel, n_unknown=n, **drawing).scores for n in (0, 6))
+    for name in rivals:
+        np.testing.assert_array_equal(alone[name].accuracy, together[name].accuracy)
+        assert alone[name].calibration_error == together[name].calibration_error
+        assert alone[name].auroc is None
+        assert (together[name].auroc is None) == (name == "any")
+    assert together["auto"].auroc.shape == (110,)
+
+
+@pytest.mark.parametrize("n_shot", [1, 4])
+@pytest.mark.parametrize("attention", ["raw", "unit", "mean"])
+@pytest.mark.parametrize("parameters", [AUTO, {"alpha": 0.3, "beta": 0.5, "scale": "auto"}])
+def test_prepared_features_take_a_fast_path_too(novel, priors, n_shot, attention, parameters):
+    rivals = [kind(priors, **parameters, attention=attention) for kind in (P3DCClassifier, Subclassed)]
+    comparison = compare(rivals, novel, n_shot=n_shot, n_query=4, n_tasks=20, seed=4)
+    np.testing.assert_array_equal(*(scores.accuracy for scores in comparison.scores.values()))
+
+
+def test_priors_without_geometry_are_left_alone_with_a_warning(novel, priors):
+    drawing = {"n_query": 5, "n_tasks": 20}
+    with pytest.warns(UserWarning, match="the priors have no geometry, because they were given as means"):
+        scores = evaluate(P3DCClassifier(priors.prototypes, **AUTO), novel, **drawing)
+    np.testing.assert_array_equal(scores.accuracy, evaluate(P3DCClassifier(**AUTO), novel, **drawing).accuracy)
+
+
+def test_scores_say_what_is_known_of_the_confidence():
+    accuracy = np.array([0.6, 0.8])
+    assert str(TaskScores(accuracy, 0.0456)).endswith("(95 % CI, 2 tasks), calibration error 0.046")
+    both = TaskScores(accuracy, 0.0456, np.array([0.7, 0.9]))
+    assert str(both).endswith(", calibration error 0.046, AUROC of unknowns 0.800")
+
+
+def test_strangers_that_cannot_be_drawn_are_refused(novel, priors):
+    with pytest.raises(InputError, match="all 8 classes are in each task"):
+        evaluate(P3DCClassifier(priors), novel, n_way=8, n_query=5, n_unknown=3)
+    with pytest.raises(InputError, match="n_unknown is -1"):
+        evaluate(P3DCClassifier(priors), novel, n_query=5, n_unknown=-1)
+    with pytest.raises(InputError, match="Where a weight is 'auto', all three are"):
+        evaluate(P3DCClassifier(priors, beta="auto"), novel, n_query=5)

@@ -7,7 +7,9 @@ from rich.console import Console
 
 from p3dc import P3DCClassifier, evaluate, report, search
 from p3dc.errors import InputError
+from p3dc.evaluation import Difference
 from p3dc.experiment import Protocol, run
+from tests.conftest import AUTO
 
 SMALL = {"n_query": 5, "n_tasks": 40, "seed": 1}
 
@@ -90,3 +92,66 @@ def test_json_holds_all_that_was_measured(experiment):
     assert methods["P3DC"]["gain_over_l2n"]["mean"] == found.comparison.difference("P3DC", "L2N").mean
     assert len(methods["P3DC"]["search"]["grid"]["accuracy"]) == 66
     assert "gain_over_l2n" not in methods["L2N"]
+
+
+def test_the_auto_row_chooses_for_each_task(priors, validation, novel):
+    protocol = Protocol(
+        **SMALL, n_unknown=6, methods=["l2n", "auto"], settings={"n_nearest": 3, "power": 1, "scale": 0.2}
+    )
+    found = run(protocol, 2, priors=priors, validation=validation, novel=novel)
+    assert list(found.comparison.scores) == ["L2N", "P3DC (auto)"]
+    expected = evaluate(P3DCClassifier(priors, **AUTO, n_nearest=3), novel, n_shot=2, n_unknown=6, **SMALL)
+    scores = found.comparison.scores["P3DC (auto)"]
+    np.testing.assert_array_equal(scores.accuracy, expected.accuracy)
+    np.testing.assert_array_equal(scores.auroc, expected.auroc)
+    assert scores.calibration_error == expected.calibration_error
+    assert found.choices["P3DC (auto)"].search is None
+    assert report.choice_lines([found]) == ["P3DC (auto), 2 shots: α, β and scale (chosen for each task)"]
+
+
+def test_table_and_json_tell_of_the_confidence(priors, novel):
+    protocol = Protocol(**SMALL, n_unknown=6, methods=["nn", "l2n", "p3dc", "auto"])
+    found = run(protocol, 1, priors=priors, novel=novel)
+    table = report.experiment_table([found])
+    assert [column.header for column in table.columns] == ["method", "1 shot", "gain over L2N", "ECE", "AUROC"]
+    cells = {name: cells for name, *cells in zip(*(column.cells for column in table.columns), strict=True)}
+    assert cells["NN"][2] == ""
+    for name, scores in found.comparison.scores.items():
+        assert cells[name][3] == f"{scores.auroc.mean():.3f}"
+    auto = found.comparison.scores["P3DC (auto)"]
+    assert cells["P3DC (auto)"][2] == f"{auto.calibration_error:.3f}"
+    content = json.loads(json.dumps(report.experiments_json(protocol, [found])))
+    entry = {entry["name"]: entry for entry in content["results"][0]["methods"]}
+    assert content["protocol"]["n_unknown"] == 6
+    assert entry["P3DC (auto)"]["calibration_error"] == auto.calibration_error
+    assert entry["P3DC (auto)"]["auroc"]["mean"] == pytest.approx(auto.auroc.mean())
+    assert entry["P3DC (auto)"]["auroc"]["interval"] == pytest.approx(1.96 * auto.auroc.std(ddof=1) / np.sqrt(40))
+    assert entry["P3DC (auto)"]["alpha"] is None
+    assert entry["P3DC (auto)"]["origin"] == "chosen for each task"
+    assert "calibration_error" not in entry["NN"]
+    assert "auroc" in entry["NN"]
+
+
+def test_without_strangers_or_probabilities_there_are_no_columns_for_them(priors, novel):
+    found = run(Protocol(**SMALL, methods=["nn", "l2n"]), 1, priors=priors, novel=novel)
+    columns = report.experiment_table([found]).columns
+    assert [column.header for column in columns] == ["method", "1 shot", "gain over L2N"]
+
+
+def test_the_line_on_the_outside_is_careful():
+    sure = report.outside_line(Difference("outside", "inside", 0.02, 0.01))
+    assert sure.startswith("outside the triangle is better: best outside less best inside +2.00 ± 1.00 points")
+    for mean, interval in ((0.01, 0.02), (-0.02, 0.01), (0.01, float("nan"))):
+        assert "is not surely better" in report.outside_line(Difference("outside", "inside", mean, interval))
+
+
+def test_the_table_of_a_search_shows_what_was_varied(priors, validation):
+    for options, varied in (({}, []), ({"scale": [0.1, 1.0]}, ["scale"]), ({"n_nearest": [1, 5]}, ["M"])):
+        result = search(priors, validation, step=0.5, **options, **SMALL)
+        table = report.search_table(result, n_best=3)
+        assert [column.header for column in table.columns] == ["α", "β", *varied, "accuracy"]
+        assert len(table.rows) == 3
+        content = report.search_json(result)
+        assert set(content["grid"]) == {"alpha", "beta", "accuracy", "interval"} | (set(options))
+        assert content["gain_outside"] is None
+        json.dumps(content)

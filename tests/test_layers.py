@@ -8,14 +8,20 @@ import p3dc
 ORDER = [
     "errors",
     "method",
+    "confidence",
     "checks",
     "files",
     "legacy",
     "parquet",
     "features",
+    "geometry",
     "priors",
+    "auto",
+    "calibration",
     "tasks",
+    "images",
     "engine",
+    "prepared",
     "classifier",
     "baselines",
     "evaluation",
@@ -59,5 +65,5 @@ def test_modules_import_only_those_before_them():
 
 def test_the_public_names_are_few_and_exist():
     assert sorted(p3dc.__all__) == p3dc.__all__
-    assert len(p3dc.__all__) == 7
+    assert len(p3dc.__all__) == 8
     assert all(hasattr(p3dc, name) for name in p3dc.__all__)

@@ -187,22 +187,34 @@ def test_damaged_and_foreign_files_are_refused(tmp_path, priors):
         os.truncate(path, length)
         with pytest.raises(InputError, match="is damaged or is not a safetensors file"):
             Priors.load(path)
-    facts = {"class_names": ["a"]}
+    facts = {"class_names": ["a"], "geometry": "they are means"}
     for kind, version, arrays, extra, sentence in (
-        ("classifier", 1, {}, {}, "is of format 'p3dc-classifier', not 'p3dc-priors'"),
-        ("priors", 2, {}, {}, "has version 2 of p3dc-priors, but this p3dc reads version 1"),
-        ("priors", 1, {"colour": np.ones(1)}, {}, "has an unknown array: colour"),
-        ("priors", 1, {}, {"mood": 1}, "has an unknown entry: mood"),
+        ("classifier", 2, {}, {}, "is of format 'p3dc-classifier', not 'p3dc-priors'"),
+        ("priors", 1, {}, {}, "has version 1 of p3dc-priors, but this p3dc reads version 2.*or write it again"),
+        ("priors", 3, {}, {}, "has version 3 of p3dc-priors, but this p3dc reads version 2"),
+        ("priors", 2, {"colour": np.ones(1)}, {}, "has an unknown array: colour"),
+        ("priors", 2, {}, {"mood": 1}, "has an unknown entry: mood"),
     ):
         write_arrays(path, kind, version, {"prototypes": np.ones((1, 2))} | arrays, facts | extra)
         with pytest.raises(InputError, match=sentence):
             Priors.load(path)
-    write_arrays(path, "priors", 1, {"counts": np.ones(1)}, facts)
+    write_arrays(path, "priors", 2, {"counts": np.ones(1)}, facts)
     with pytest.raises(InputError, match="lacks the array prototypes"):
         Priors.load(path)
-    write_arrays(path, "priors", 1, {"prototypes": np.ones((1, 2))}, [])
+    write_arrays(path, "priors", 2, {"prototypes": np.ones((1, 2))}, {"class_names": ["a"]})
+    with pytest.raises(InputError, match="lacks the entry geometry"):
+        Priors.load(path)
+    write_arrays(path, "priors", 2, {"prototypes": np.ones((1, 2))}, [])
     with pytest.raises(InputError, match="no table of facts"):
         Priors.load(path)
+
+
+def test_a_file_of_the_first_version_is_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "old.safetensors"
+    write_arrays(path, "priors", 1, {"prototypes": np.ones((1, 2)), "counts": np.ones(1, int)}, {"class_names": ["a"]})
+    with pytest.raises(InputError, match="has version 1 of p3dc-priors, but this p3dc reads version 2") as refused:
+        Priors.load(path)
+    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -219,14 +231,18 @@ def test_damaged_and_foreign_files_are_refused(tmp_path, priors):
 )
 def test_files_of_priors_that_make_no_sense_are_named(tmp_path, arrays, names, sentence):
     path = tmp_path / "priors.safetensors"
-    write_arrays(path, "priors", 1, arrays, {"class_names": names})
+    write_arrays(path, "priors", 2, arrays, {"class_names": names, "geometry": "they are means"})
     with pytest.raises(InputError, match=rf"priors\.safetensors: .*{sentence}"):
         Priors.load(path)
 
 
 def test_prototypes_in_bfloat16_are_refused(tmp_path):
     entry = {"dtype": "BF16", "shape": [1, 2], "data_offsets": [0, 4]}
-    facts = {"format": "p3dc-priors", "version": "1", "facts": json.dumps({"class_names": ["a"]})}
+    facts = {
+        "format": "p3dc-priors",
+        "version": "2",
+        "facts": json.dumps({"class_names": ["a"], "geometry": "they are means"}),
+    }
     header = json.dumps({"__metadata__": facts, "prototypes": entry}).encode()
     (tmp_path / "priors.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"\x80\x3f\x80\x3f")
     with pytest.raises(InputError, match="is damaged or is not a safetensors file"):

@@ -9,15 +9,16 @@ Arrays may come from NumPy or from torch. Shape letters: S support, N ways, B ba
 for any number of leading task axes.
 """
 
+from statistics import NormalDist
+
 from array_api_compat import array_namespace
-from scipy.special import ndtri
 
 from p3dc.method import Array, l2_normalize
 
 SHARPNESS = 10.0
 """What cosines to the priors are multiplied by in Eq. (6)."""
 
-PRIOR_STRANGERS = 20
+PRIOR_STRANGERS = 4
 """How many cosines of strangers the base classes count for, beside those seen in the task."""
 
 
@@ -100,19 +101,18 @@ def temperature(shots: float) -> float:
     return 0.05 + 0.0225 / shots
 
 
-def stranger_threshold(cosines: Array, members: Array, share: float, spread: float | None) -> float:
+def stranger_threshold(cosines: Array, n_way: int, share: float, spread: float | None) -> float:
     """Find the largest cosine that this share of samples of other classes stays below.
 
-    Each support sample is a stranger to the classes that it is not of. Their cosines and what the base classes tell
-    give a normal distribution, and a stranger shows the largest of N draws from it.
+    The cosines of strangers and what the base classes tell give a normal distribution, and a stranger shows the largest
+    of N draws from it.
 
-    (S, N), mask (S, N) -> one number
+    (n,) -> one number
     """
     xp = array_namespace(cosines)
-    strange = cosines[~members]
-    n_way, n_seen = members.shape[1], strange.shape[0]
-    n_prior = 0 if spread is None else PRIOR_STRANGERS
-    mean = float(xp.sum(strange)) / (n_seen + n_prior)
-    seen = float(xp.sum((strange - xp.mean(strange)) ** 2))
+    n_seen, n_prior = cosines.shape[0], 0 if spread is None else PRIOR_STRANGERS
+    mean = float(xp.sum(cosines)) / (n_seen + n_prior)
+    seen = float(xp.sum((cosines - xp.mean(cosines)) ** 2))
     variance = (seen + n_prior * (spread or 0.0)) / (n_seen + n_prior)
-    return float(mean + ndtri(share ** (1 / n_way)) * variance**0.5)
+    below = min(share ** (1 / n_way), 1 - 1e-15)
+    return float(mean + NormalDist().inv_cdf(below) * variance**0.5)

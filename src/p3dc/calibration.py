@@ -1,6 +1,6 @@
-"""One task's support, calibrated: with weights that are given, or with weights chosen for it."""
+"""One task's support, calibrated with weights that are given or chosen for it, and queries scored by it."""
 
-import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +9,16 @@ import numpy.typing as npt
 
 from p3dc import auto, method
 from p3dc.geometry import Geometry
-from p3dc.priors import Priors, without_geometry
+from p3dc.priors import Priors
 
 Array = npt.NDArray[Any]
+Labels = npt.NDArray[np.int64]
+
+QUERY_BYTES = 2**26
+"""What the prototypes of one block of queries may take."""
+
+MOST_STRANGERS = 20
+"""How many classes in turn are strangers to the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +29,8 @@ class Calibration:
     ----------
     samples : array of shape (S, D)
         The calibrated support, normalised.
+    labels : array of shape (S,)
+        The class of each sample, a number from 0 on.
     alpha, beta, scale : float
         What it was calibrated with.
     transformed, prototypes : arrays of shape (S, D) and (B, D)
@@ -35,6 +44,7 @@ class Calibration:
     """
 
     samples: Array
+    labels: Labels
     alpha: float
     beta: float
     scale: float
@@ -55,51 +65,150 @@ class Calibration:
         prepared: Array = auto.prepare(self.geometry.whiten(directions), self.centre)
         return prepared
 
+    def cosines(self, queries: Array, attention: method.Attention = "raw") -> Array:
+        """Score every class for every query, (Q, D) -> (Q, N), a bounded number of queries at a time."""
+        by_class, present = _by_class(self.samples, self.labels)
+        n_way, n_shot, n_features = by_class.shape
+        size = max(1, QUERY_BYTES // (8 * n_way * (n_features + n_shot)))
+        blocks = [
+            method.classify(self.prepare(queries[start : start + size]), by_class, present, attention)
+            for start in range(0, len(queries), size)
+        ]
+        return np.concatenate(blocks)
 
-def calibrate_as_told(
-    support: Array, priors: Priors | None, *, alpha: float, beta: float, n_nearest: int, power: float, scale: float
-) -> Calibration:
-    """Calibrate as the paper does, or only normalise where there are no priors."""
-    normalised = method.l2_normalize(support)
-    if priors is None:
-        return Calibration(normalised, alpha, beta, scale)
-    prototypes = priors.prototypes.astype(support.dtype)
-    ends = method.endpoints(support, prototypes, n_nearest=n_nearest, power=power, scale=scale)
-    samples = method.unify(normalised, *ends, alpha, beta)
-    return Calibration(samples, alpha, beta, scale, method.tukey(support, power), prototypes)
+    def pulls(self, n_nearest: int) -> tuple[Array, Array, Array]:
+        """Tell what pulls each sample on its own and with its task, as (S, 2, B).
+
+        Returns
+        -------
+        similarities : array of shape (S, B)
+        chosen : mask of shape (S, 2, B)
+            Sample level, then task level.
+        weights : array of shape (S, 2, B)
+        """
+        similarities = method.prior_similarities(self.transformed, self.prototypes)
+        nearest = method.nearest_priors(similarities, n_nearest)
+        chosen = np.stack([nearest, np.broadcast_to(method.task_priors(nearest), nearest.shape)], axis=1)
+        return similarities, chosen, method.prior_weights(similarities[:, None], chosen, self.scale)
+
+    @property
+    def shots(self) -> float:
+        """The number of samples of a class; the smallest counts most."""
+        return auto.typical_shots(members(self.labels))
 
 
-def calibrate_alone(
-    support: Array, members: Array, priors: Priors | None, *, point: tuple[float, float] | None, n_nearest: int
-) -> Calibration:
-    """Calibrate prepared features, with the point (α, β) that suits the task where none is given.
+def stranger_threshold(
+    support: Array,
+    labels: Labels,
+    calibrate: Callable[[Array, Labels], Calibration],
+    share: float,
+    attention: method.Attention = "raw",
+) -> float:
+    """Find the largest cosine that this share of samples of other classes stays below.
 
-    Without a geometry nothing can be chosen: the support is only normalised, and a warning says why.
+    Each class in turn is a stranger to the others, which are calibrated without it. Of many classes some have a turn.
 
     Parameters
     ----------
     support : array of shape (S, D)
-    members : mask of shape (S, N)
-        The class of each sample.
+    labels : array of shape (S,)
+    calibrate : callable
+        Calibrates some of the support with some of the labels.
+    share : float
+    attention
+        As in :mod:`p3dc.method`.
+    """
+    n_way = int(labels.max()) + 1
+    found = []
+    spread = None
+    for left_out in np.unique(np.linspace(0, n_way - 1, min(n_way, MOST_STRANGERS)).round().astype(np.int64)):
+        others = labels != left_out
+        calibrated = calibrate(support[others], np.where(labels > left_out, labels - 1, labels)[others])
+        found.append(calibrated.cosines(support[~others], attention).ravel())
+        spread = None if calibrated.geometry is None else calibrated.geometry.spread
+    return auto.stranger_threshold(np.concatenate(found), n_way, share, spread)
+
+
+def members(labels: Labels) -> npt.NDArray[np.bool_]:
+    """Mark the class of each sample, (S,) -> (S, N)."""
+    return np.equal.outer(labels, np.arange(labels.max() + 1))
+
+
+def _by_class(samples: Array, labels: Labels) -> tuple[Array, npt.NDArray[np.bool_]]:
+    """Lay samples out as (N, K, D), K the largest class, with a mask of the places that are filled."""
+    counts = np.bincount(labels)
+    order = np.argsort(labels, kind="stable")
+    place = np.arange(counts.max())
+    present = place < counts[:, None]
+    first = (np.cumsum(counts) - counts)[:, None]
+    return samples[order[first + np.where(present, place, 0)]], present
+
+
+def calibrate_as_told(
+    support: Array,
+    labels: Labels,
+    priors: Priors | None,
+    *,
+    alpha: float,
+    beta: float,
+    n_nearest: int,
+    power: float,
+    scale: float,
+) -> Calibration:
+    """Calibrate as the paper does, or only normalise where there are no priors."""
+    normalised = method.l2_normalize(support)
+    if priors is None:
+        return Calibration(normalised, labels, alpha, beta, scale)
+    prototypes = priors.prototypes.astype(support.dtype)
+    ends = method.endpoints(support, prototypes, n_nearest=n_nearest, power=power, scale=scale)
+    samples = method.unify(normalised, *ends, alpha, beta)
+    return Calibration(samples, labels, alpha, beta, scale, method.tukey(support, power), prototypes)
+
+
+def calibrate_alone(
+    support: Array,
+    labels: Labels,
+    priors: Priors | None,
+    *,
+    point: tuple[float, float] | None = None,
+    n_nearest: int = 5,
+) -> Calibration:
+    """Calibrate prepared features, with the point (α, β) that suits the task where none is given.
+
+    Without a geometry nothing can be chosen, and the support is only normalised.
+
+    Parameters
+    ----------
+    support : array of shape (S, D)
+    labels : array of shape (S,)
+        The class of each sample, a number from 0 on.
     priors : Priors, optional
     point : (alpha, beta), optional
     n_nearest : int
     """
     directions = method.l2_normalize(support.astype(np.float64))
     if priors is None or priors.geometry is None:
-        if priors is not None:
-            warnings.warn(without_geometry(priors), stacklevel=5)
-        return Calibration(directions, 0.0, 0.0, auto.SHARPNESS, alone=True)
-    geometry, averages = priors.geometry, auto.class_averages(members)
+        return Calibration(directions, labels, 0.0, 0.0, auto.SHARPNESS, alone=True)
+    geometry, belonging = priors.geometry, members(labels)
+    averages = auto.class_averages(belonging)
     whitened = geometry.whiten(directions)
     centre = auto.task_centre(averages @ whitened, geometry.mean)
     prepared, prototypes = auto.prepare(whitened, centre), auto.prepare(geometry.prototypes, centre)
     ends = method.endpoints(prepared, prototypes, n_nearest=n_nearest, power=1, scale=auto.SHARPNESS)
     agreed = auto.agreement(prepared, ends[1], averages)
     if point is None:
-        shots = auto.typical_shots(members)
+        shots = auto.typical_shots(belonging)
         point = 0.0, auto.pull_weight(agreed, prepared, ends[1], shots, geometry.tightness).item()
     samples = method.unify(prepared, *ends, *point)
     return Calibration(
-        samples, *point, auto.SHARPNESS, prepared, prototypes, geometry, centre, agreed.item(), alone=True
+        samples,
+        labels,
+        *point,
+        auto.SHARPNESS,
+        transformed=prepared,
+        prototypes=prototypes,
+        geometry=geometry,
+        centre=centre,
+        relevance=agreed.item(),
+        alone=True,
     )

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p3dc import auto, method
-from p3dc.calibration import calibrate_alone, calibrate_as_told
+from p3dc.calibration import Calibration, calibrate_alone, calibrate_as_told, stranger_threshold
 from p3dc.checks import (
     Weight,
     as_labels,
@@ -29,7 +29,7 @@ from p3dc.checks import (
 )
 from p3dc.errors import InputError
 from p3dc.files import read_arrays, write_arrays
-from p3dc.priors import GEOMETRY, Priors, as_priors
+from p3dc.priors import GEOMETRY, Priors, as_priors, without_geometry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,9 +40,6 @@ PAPER_TEMPERATURE = 0.03
 
 UNKNOWN: dict[str, Any] = {"U": "unknown", "i": -1, "u": -1}
 """The label of what belongs to no class, by the kind of the other labels."""
-
-QUERY_BYTES = 2**26
-"""What the prototypes of one block of queries may take."""
 
 Array = npt.NDArray[Any]
 
@@ -239,8 +236,10 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         labels: Array = self.classes_[cosines.argmax(axis=1)]
         if self._fitted["reject"] is None:
             return labels
-        strange = cosines.max(axis=1) < self.unknown_below_
-        return np.asarray(np.where(strange, UNKNOWN[labels.dtype.kind], labels))
+        if labels.dtype.kind == "u":
+            labels = labels.astype(np.int64)
+        unknown = UNKNOWN[as_labels(self.classes_).dtype.kind]
+        return np.asarray(np.where(cosines.max(axis=1) < self.unknown_below_, unknown, labels))
 
     def score_samples(self, X: npt.ArrayLike) -> Array:
         """Tell how well each query fits any of the classes: its largest cosine.
@@ -283,14 +282,14 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         array of shape (n_queries, n_classes)
         """
         cosines = self._cosines(X)
-        divisor = self.temperature_for(auto.typical_shots(self._members()))
+        divisor = self.temperature_for(self._calibration.shots, self._fitted["scale"])
         probabilities: Array = method.masked_softmax(cosines / divisor, None)
         return probabilities
 
-    def temperature_for(self, shots: float) -> float:
-        """Say what :meth:`predict_proba` divides cosines by with so many shots."""
+    def temperature_for(self, shots: float, scale: Weight | None = None) -> float:
+        """Say what :meth:`predict_proba` divides cosines by with so many shots, at this scale or another."""
         if is_auto(self.temperature):
-            return auto.temperature(shots) if is_auto(self.scale) else PAPER_TEMPERATURE
+            return auto.temperature(shots) if is_auto(self.scale if scale is None else scale) else PAPER_TEMPERATURE
         if not is_number(self.temperature) or float(self.temperature) <= 0:
             raise InputError(f"temperature is {self.temperature!r}. It must be a number more than 0, or 'auto'.")
         return float(self.temperature)
@@ -319,13 +318,10 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         import pyarrow as pa
 
         check_is_fitted(self)
-        priors, pulled = as_priors(self._fitted["priors"]), self._calibration
-        if priors is None or pulled.transformed is None:
+        priors = as_priors(self._fitted["priors"])
+        if priors is None or self._calibration.transformed is None:
             raise InputError("there are no priors that pull the samples. Fit with priors to explain them.")
-        similarities = method.prior_similarities(pulled.transformed, pulled.prototypes)
-        nearest = method.nearest_priors(similarities, self._fitted["n_nearest"])
-        chosen = np.stack([nearest, np.broadcast_to(method.task_priors(nearest), nearest.shape)], axis=1)
-        weights = method.prior_weights(similarities[:, None], chosen, self.scale_)
+        similarities, chosen, weights = self._calibration.pulls(self._fitted["n_nearest"])
         support, level, prior = np.nonzero(chosen)
         order = np.lexsort((-weights[support, level, prior], level, support))
         support, level, prior = support[order], level[order], prior[order]
@@ -428,33 +424,39 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         self.support_ = X
         self._fitted = self.get_params(deep=False)
         priors = as_priors(self.priors)
-        if is_auto(self.scale):
-            point = None if is_auto(self.beta) else (float(self.alpha), float(self.beta))
-            found = calibrate_alone(X, self._members(), priors, point=point, n_nearest=self.n_nearest)
-        else:
-            alpha, beta, scale = (float(weight) for weight in (self.alpha, self.beta, self.scale))
-            levels = {"alpha": alpha, "beta": beta, "power": self.power, "scale": scale}
-            found = calibrate_as_told(X, priors, n_nearest=self.n_nearest, **levels)
-        self._calibration, self.calibrated_ = found, found.samples
-        self.alpha_, self.beta_, self.scale_, self.relevance_ = found.alpha, found.beta, found.scale, found.relevance
+        if is_auto(self.scale) and priors is not None and priors.geometry is None:
+            warnings.warn(without_geometry(priors), stacklevel=3)
+        found = self._calibration = self._calibrate(X, self.labels_)
+        self.calibrated_, self.relevance_ = found.samples, found.relevance
+        self.alpha_, self.beta_, self.scale_ = found.alpha, found.beta, found.scale
         if self.reject is not None and len(self.classes_) > 1:
-            self._find_threshold(self.reject)
+            self._check_unknown()
+            self.unknown_below_ = stranger_threshold(X, self.labels_, self._calibrate, self.reject, self.attention)
         return self
 
-    def _find_threshold(self, share: float) -> None:
-        kind = self.classes_.dtype.kind
-        if kind not in UNKNOWN:
-            raise InputError(f"labels are of type {self.classes_.dtype}. To reject, give text or whole numbers.")
-        if UNKNOWN[kind] in self.classes_:
-            raise InputError(f"there is a class {UNKNOWN[kind]!r}, which is what reject calls others. Rename it.")
-        geometry = self._calibration.geometry
-        cosines = self._classify(self._calibration.prepare(self.support_))
-        spread = None if geometry is None else geometry.spread
-        self.unknown_below_ = auto.stranger_threshold(cosines, self._members(), share, spread)
+    def _calibrate(self, support: Array, labels: npt.NDArray[np.int64]) -> Calibration:
+        priors = as_priors(self.priors)
+        if is_auto(self.scale):
+            point = None if is_auto(self.beta) else (float(self.alpha), float(self.beta))
+            return calibrate_alone(support, labels, priors, point=point, n_nearest=self.n_nearest)
+        return calibrate_as_told(
+            support,
+            labels,
+            priors,
+            alpha=float(self.alpha),
+            beta=float(self.beta),
+            n_nearest=self.n_nearest,
+            power=self.power,
+            scale=float(self.scale),
+        )
 
-    def _members(self) -> npt.NDArray[np.bool_]:
-        """Mark the class of each sample, (S, N)."""
-        return np.equal.outer(self.labels_, np.arange(len(self.classes_)))
+    def _check_unknown(self) -> None:
+        classes = as_labels(self.classes_)
+        if classes.dtype.kind not in UNKNOWN:
+            raise InputError(f"labels are of type {classes.dtype}. To reject, give text or whole numbers.")
+        unknown = UNKNOWN[classes.dtype.kind]
+        if unknown in classes:
+            raise InputError(f"there is a class {unknown!r}, which is what reject calls others. Rename it.")
 
     def _cosines(self, X: npt.ArrayLike) -> Array:
         check_is_fitted(self)
@@ -469,29 +471,9 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(
                 f"there is one class, {self.classes_.tolist()[0]!r}. Add samples of at least one other class."
             )
-        return self._classify(self._calibration.prepare(queries))
-
-    def _classify(self, queries: Array) -> Array:
-        calibrated, present = _by_class(self.calibrated_, self.labels_)
-        n_way, n_shot, n_features = calibrated.shape
-        size = max(1, QUERY_BYTES // (8 * n_way * (n_features + n_shot)))
-        blocks = [
-            method.classify(queries[start : start + size], calibrated, present, self.attention)
-            for start in range(0, len(queries), size)
-        ]
-        return np.concatenate(blocks)
+        return self._calibration.cosines(queries, self.attention)
 
 
 def _plain(value: Any) -> Any:
     """Turn a NumPy scalar into Python's, which JSON can hold."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _by_class(samples: Array, labels: npt.NDArray[np.int64]) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """Lay samples out as (N, K, D), K the largest class, with a mask of the places that are filled."""
-    counts = np.bincount(labels)
-    order = np.argsort(labels, kind="stable")
-    place = np.arange(counts.max())
-    present = place < counts[:, None]
-    first = (np.cumsum(counts) - counts)[:, None]
-    return samples[order[first + np.where(present, place, 0)]], present

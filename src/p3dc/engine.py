@@ -123,6 +123,7 @@ class TaskScorer:
         corners, mix, queries = self._place(tasks)
         n_corners, width = corners.shape[2:]
         norms = np.sqrt(np.vecdot(queries, queries))
+        norms[norms == 0] = 1  # a prepared query can lie in the centre
         products = queries @ corners.reshape(n_tasks, -1, width).mT
         products = products.reshape(n_tasks, -1, n_way, n_shot, n_corners)
         by_class = corners.reshape(n_tasks, n_way, -1, width)

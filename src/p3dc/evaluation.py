@@ -159,7 +159,7 @@ def evaluate(
     ----------
     classifier : object with fit and predict
         A copy of it is fitted to the support of each task. A :class:`P3DCClassifier` takes a fast path, whose
-        predictions are those of a fit in float64; the baselines learn many tasks together.
+        predictions are those of a fit in float64 without ``reject``; the baselines learn many tasks together.
     features : FeatureSet
         The classes that tasks are drawn from.
     n_way, n_shot, n_query, n_tasks, seed : int
@@ -330,7 +330,7 @@ def _task_scorer(classifier: P3DCClassifier, features: FeatureSet) -> TaskScorer
     if is_auto(classifier.scale):
         geometry = None if priors is None else priors.geometry
         if priors is not None and geometry is None:
-            warnings.warn(without_geometry(priors), stacklevel=5)
+            warnings.warn(without_geometry(priors), stacklevel=2)
         point = () if is_auto(classifier.beta) else ([classifier.alpha], [classifier.beta])
         return PreparedScorer(
             features.features, geometry, *point, n_nearest=classifier.n_nearest, attention=classifier.attention

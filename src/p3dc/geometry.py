@@ -6,10 +6,10 @@ Shape letters: B base classes, D features, R axes.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import eigh
 
 from p3dc.checks import read_only
 from p3dc.method import l2_normalize
@@ -17,6 +17,7 @@ from p3dc.method import l2_normalize
 Array = npt.NDArray[np.float64]
 
 N_AXES = 128
+ALL_THE_SAME = 1e-5  # squared distance of directions that rounding alone can make
 WHITENING = 0.2  # share of the scatter in what samples are whitened by; the rest is round
 
 
@@ -36,8 +37,10 @@ class Moments:
     scatter: Array
 
     def __post_init__(self) -> None:
-        for name in ("lengths", "scatter"):
-            object.__setattr__(self, name, read_only(getattr(self, name)))
+        _protect(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _protect(self, state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +74,10 @@ class Geometry:
     prototypes: Array
 
     def __post_init__(self) -> None:
-        for name in ("axes", "gains", "lengths", "prototypes"):
-            object.__setattr__(self, name, read_only(getattr(self, name)))
+        _protect(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _protect(self, state)
 
     @property
     def mean(self) -> Array:
@@ -82,6 +87,12 @@ class Geometry:
     def whiten(self, directions: Array) -> Array:
         """Shrink directions where classes scatter, (..., D) -> (..., D)."""
         return whiten(directions, self.axes, self.gains, self.rest)
+
+
+def _protect(owner: Moments | Geometry, state: dict[str, Any] | None = None) -> None:
+    """Make all arrays read-only, also those that come out of a pickle."""
+    for name, value in (vars(owner) if state is None else state).copy().items():
+        object.__setattr__(owner, name, read_only(value) if isinstance(value, np.ndarray) else value)
 
 
 def whiten(directions: Array, axes: Array, gains: Array, rest: float) -> Array:
@@ -96,6 +107,8 @@ def whitened_means(prototypes: Array, lengths: Array, axes: Array, gains: Array,
 
 def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Moments) -> Geometry | str:
     """Learn the geometry of base classes, or tell why there is none."""
+    from scipy.linalg import eigh  # slow to import, and who only predicts needs none of it
+
     n_base, n_features = prototypes.shape
     n_rows = int(counts.sum())
     if n_base < 3:
@@ -106,7 +119,7 @@ def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Mo
     means = prototypes / moments.lengths[:, None]
     within = (moments.scatter - (weights[:, None] * means).T @ means) * (n_rows / (n_rows - n_base))
     total = np.trace(within)
-    if not total > 1e-9:
+    if not total > ALL_THE_SAME:
         return "the rows of each base class are all the same"
     round_share = _rounding(within, n_rows - n_base)
     level = total / n_features
@@ -122,9 +135,10 @@ def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Mo
     other_noise = others * rest**2
     within_energy = noise.sum() + (n_features - n_axes) * other_noise
     centred = whitened - whitened.mean(axis=0)
-    between_energy = np.vecdot(centred, centred).mean() - within_energy * (1 / counts).mean()
-    if not between_energy > 1e-3 * within_energy:
-        return "its classes do not differ by more than their samples do"
+    of_means = within_energy * (1 / counts).mean()
+    between_energy = np.vecdot(centred, centred).sum() / (n_base - 1) - of_means
+    if not between_energy > max(2 * of_means * np.sqrt(2 / n_base), 1e-3 * within_energy):
+        return "their classes do not surely differ by more than their samples do"
     share = between_energy / (between_energy + within_energy)
 
     ways = l2_normalize(centred)

@@ -38,6 +38,8 @@ class Priors:
         Second moments of those rows, which :meth:`from_features` collects.
     geometry : Geometry, optional
         Learned from the moments where it is not given.
+    lacks : str, optional
+        Why there can be none.
 
     Attributes
     ----------
@@ -74,6 +76,7 @@ class Priors:
         counts: npt.ArrayLike | None = None,
         moments: Moments | None = None,
         geometry: Geometry | None = None,
+        lacks: str = "they were given as means, without the rows behind them",
     ) -> None:
         means = as_rows(prototypes, "prototypes").astype(np.float64)
         check_directions(means, "prototypes")
@@ -83,7 +86,7 @@ class Priors:
             if counts.shape != (len(means),) or counts.dtype.kind not in "iu" or counts.min() < 1:
                 raise InputError(f"counts must be {len(means)} whole numbers, 1 or more: one for each prototype.")
             counts = read_only(counts.astype(np.int64))
-        learned: Geometry | str = "they were given as means, without the rows behind them"
+        learned: Geometry | str = lacks
         if geometry is not None:
             learned = geometry
         elif moments is not None and counts is not None:
@@ -175,7 +178,10 @@ class Priors:
                 part.class_names, part.prototypes, part.counts.tolist(), lengths.tolist(), strict=True
             ):
                 sums.add(name, mean * count, count, length)
-            sums.add_outer(None if part.moments is None else part.moments.scatter * lengths.sum())
+            if part.moments is None:
+                sums.go_without(part.lacks or "some of them were read from a classifier's file")
+            elif not sums.lacks:
+                sums.add_outer(part.moments.scatter * lengths.sum())
         return sums.priors(list(sums.counts))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -199,7 +205,7 @@ class Priors:
     def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Take everything apart but what only merging needs: arrays by name, and facts for JSON."""
         arrays: dict[str, npt.NDArray[Any]] = {"prototypes": self.prototypes}
-        facts: dict[str, Any] = {"class_names": self.class_names, "geometry": None}
+        facts: dict[str, Any] = {"class_names": self.class_names, "geometry": self.lacks}
         if self.counts is not None:
             arrays["counts"] = self.counts
         if self.geometry is not None:
@@ -213,20 +219,24 @@ class Priors:
         """Put together what :meth:`to_arrays` took apart."""
         means, counts = arrays["prototypes"], arrays.get("counts")
         moments = geometry = None
+        lacks = facts["geometry"] if isinstance(facts["geometry"], str) else ""
+        if lacks and "axes" in arrays:
+            raise InputError(f"its geometry is damaged ({lacks:.40}). Build the priors again.")
         try:
             if "scatter" in arrays:
                 moments = Moments(
                     _of_shape(arrays["lengths"], means.shape[:1]), _of_shape(arrays["scatter"], means.shape[1:] * 2)
                 )
-            if facts["geometry"] is not None:
+            if not lacks:
                 lengths, gains = _of_shape(arrays["lengths"], means.shape[:1]), arrays["gains"]
                 axes = _of_shape(arrays["axes"], gains.shape + means.shape[1:])
                 numbers = {name: float(facts["geometry"][name]) for name in ("rest", "tightness", "spread")}
+                _check_geometry(lengths, axes, gains, **numbers)
                 whitened = whitened_means(means, lengths, axes, gains, numbers["rest"])
                 geometry = Geometry(axes, gains, **numbers, lengths=lengths, prototypes=whitened)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"its geometry is damaged ({error}). Build the priors again.") from None
-        return cls(means, facts["class_names"], counts, moments, geometry)
+        return cls(means, facts["class_names"], counts, moments, geometry, lacks)
 
 
 def as_priors(priors: Priors | npt.ArrayLike | None) -> Priors | None:
@@ -248,6 +258,14 @@ def _of_shape(array: npt.NDArray[Any], shape: tuple[int, ...]) -> npt.NDArray[np
     return array.astype(np.float64)
 
 
+def _check_geometry(lengths: Floats, axes: Floats, gains: Floats, rest: float, tightness: float, spread: float) -> None:
+    positive = (lengths.min(), gains.min(initial=1), rest, spread)
+    if not (np.isfinite(axes).all() and np.isfinite(gains).all() and np.isfinite(lengths).all()):
+        raise ValueError("it has numbers that are not finite")
+    if not (0 < tightness < 1 and all(0 < number < np.inf for number in positive)):
+        raise ValueError("it has numbers that no geometry has")
+
+
 class _ClassSums:
     """Running sums in float64, counts and lengths, by label, and the outer products of all rows."""
 
@@ -257,24 +275,28 @@ class _ClassSums:
         self.lengths: dict[Any, float] = {}
         self.width: int | None = None
         self.outer: npt.NDArray[np.float64] | None = None
-        self.has_outer = True
+        self.lacks = ""
 
     def add_rows(self, rows: Floats, labels: npt.NDArray[Any]) -> None:
         order = np.argsort(labels, kind="stable")
         present, first, sizes = np.unique(labels[order], return_index=True, return_counts=True)
         exact = rows[order].astype(np.float64)
         totals = np.add.reduceat(exact, first, axis=0)
-        lengths = np.sqrt(np.vecdot(exact, exact))
+        with np.errstate(over="ignore", under="ignore"):
+            lengths = np.sqrt(np.vecdot(exact, exact))
         long = np.add.reduceat(lengths, first)
         for label, total, size, length in zip(present.tolist(), totals, sizes.tolist(), long.tolist(), strict=True):
             self.add(label, total, size, length)
         if rows.shape[1] > MOST_FEATURES:
-            self.add_outer(None)
-        elif self.has_outer:
-            weighted: Floats = exact / np.sqrt(np.where(lengths > 0, lengths, 1))[:, None]
+            self.go_without(f"{rows.shape[1]:,} features are too many for it, more than {MOST_FEATURES:,}")
+        elif lengths.max() > 1e100 or lengths[exact.any(axis=1)].min(initial=1) < 1e-100:
+            self.go_without("their features are too long or too short for it")
+        elif not self.lacks and lengths.any():
+            longest = lengths.max()
+            weighted: Floats = exact / np.sqrt(np.where(lengths > 0, lengths, 1) * longest)[:, None]
             if rows.dtype != np.float64:
                 weighted = weighted.astype(np.float32)
-            self.add_outer(np.asarray(weighted.T @ weighted))
+            self.add_outer(longest * (weighted.T @ weighted).astype(np.float64))
 
     def add(self, label: Any, total: npt.NDArray[np.float64], size: int, length: float) -> None:
         if self.width not in (None, len(total)):
@@ -290,21 +312,21 @@ class _ClassSums:
         else:
             self.sums[label], self.counts[label], self.lengths[label] = total.copy(), size, length
 
-    def add_outer(self, products: Floats | None) -> None:
-        """Add the outer products of some rows, or note that they are unknown."""
-        self.has_outer = self.has_outer and products is not None and bool(np.isfinite(products).all())
-        if not self.has_outer or products is None:
-            self.outer = None
-        elif self.outer is None:
-            self.outer = products.astype(np.float64)
-        else:
-            self.outer += products
+    def add_outer(self, products: Floats) -> None:
+        """Add the outer products of some rows."""
+        if self.outer is None:
+            self.outer = np.zeros(products.shape)
+        self.outer += products
+
+    def go_without(self, lacks: str) -> None:
+        """Collect no outer products, for a reason."""
+        self.lacks = self.lacks or lacks
 
     def by_text(self) -> "_ClassSums":
         texts = _ClassSums()
         for label, total in self.sums.items():
             texts.add(str(label), total, self.counts[label], self.lengths[label])
-        texts.add_outer(self.outer)
+        texts.outer, texts.lacks = self.outer, self.lacks
         return texts
 
     def priors(self, labels: Sequence[Any], names: Sequence[str] | None = None) -> Priors:
@@ -313,5 +335,7 @@ class _ClassSums:
         means = np.stack([self.sums[label] / self.counts[label] for label in labels])
         counts = np.array([self.counts[label] for label in labels])
         lengths = np.array([self.lengths[label] for label in labels])
-        moments = None if self.outer is None else Moments(lengths / counts, self.outer / lengths.sum())
-        return Priors(means, [str(label) if names is None else names[label] for label in labels], counts, moments)
+        called = [str(label) if names is None else names[label] for label in labels]
+        if self.lacks or self.outer is None or not (lengths > 0).all():
+            return Priors(means, called, counts, lacks=self.lacks or "some classes have rows of zeros alone")
+        return Priors(means, called, counts, Moments(lengths / counts, self.outer / lengths.sum()))

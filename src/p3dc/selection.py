@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from p3dc.checks import Weight, is_auto
+from p3dc.checks import Weight, check_settings, is_auto
 from p3dc.classifier import P3DCClassifier
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
@@ -206,6 +206,8 @@ def search(
         raise InputError("there are no priors, so there is nothing to search. Give the priors of base classes.")
     points = grid(step, margin)
     scales, numbers = _as_list(scale), _as_list(n_nearest)
+    for some_scale, number in product(scales, numbers):
+        check_settings(n_nearest=number, power=power, scale=some_scale, attention=attention)
     sampler = TaskSampler(
         validation.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=validation.class_names
     )
@@ -315,13 +317,15 @@ def gain_outside(result: SearchResult, priors: Priors, validation: FeatureSet, *
 
 def hold_out(base: FeatureSet) -> tuple[FeatureSet, FeatureSet]:
     """Split base classes into those that stay and a quarter, but five at least, that stands in for validation."""
-    n_classes = len(base.class_names)
+    there = np.unique(base.labels)
+    n_classes = len(there)
     if n_classes < 2 * LEAST:
         raise InputError(
             f"there are no validation classes, and {n_classes} base classes are too few to hold some out. "
             "Add validation features."
         )
-    aside = np.isin(base.labels, np.linspace(0, n_classes - 1, max(LEAST, n_classes // 4)).round())
+    turns = np.linspace(0, n_classes - 1, max(LEAST, n_classes // 4)).round().astype(np.int64)
+    aside = np.isin(base.labels, there[turns])
     return tuple(  # type: ignore[return-value]
         FeatureSet(base.features[rows], [base.class_names[label] for label in base.labels[rows]])
         for rows in (~aside, aside)
