@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, report, search
-from p3dc.cli import main
+from p3dc.cli import main, research  # noqa: F401
 from p3dc.selection import gain_outside, hold_out
 from tests.conftest import AUTO
 
@@ -99,7 +99,7 @@ def test_an_interrupted_command_ends_with_130(p3dc, files, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("p3dc.cli.run", interrupt)
+    monkeypatch.setattr("p3dc.cli.research.run", interrupt)
     assert p3dc("evaluate", "--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5)[0] == 130
 
 

@@ -1,41 +1,28 @@
-"""The command ``p3dc``: arguments, progress bars, tables."""
+"""Commands for features: demo, evaluate, search, reproduce, priors."""
 
-import io
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from p3dc import report
 from p3dc.checks import check_point
+from p3dc.cli.shared import JsonFile, app, bar, changing_bar, check_outputs, screen
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
-from p3dc.evaluation import Progress as Callback
 from p3dc.experiment import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
 from p3dc.features import FeatureSet, stream_features
-from p3dc.figures import FORMATS, GridDisplay, save_figure
-from p3dc.files import check_folder, write_json
+from p3dc.figures import GridDisplay, save_figure
+from p3dc.files import write_json
 from p3dc.method import ATTENTIONS
 from p3dc.priors import Priors
 from p3dc.reproduce.claims import claims
 from p3dc.reproduce.make import reproduce
 from p3dc.reproduce.rows import KEYS
-from p3dc.reproduce.study import Plan, Tell
+from p3dc.reproduce.study import Plan
 from p3dc.selection import SearchResult, check_disjoint, gain_outside, hold_out, search
 from p3dc.tasks import TaskSampler
-
-app = typer.Typer(
-    help="Few-shot classification without training.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 Base = Annotated[Path, typer.Option(help="Features of the base classes, or their priors as .safetensors.")]
 Way = Annotated[int, typer.Option(help="Classes in a task.")]
@@ -45,30 +32,6 @@ Seed = Annotated[int, typer.Option(help="Begins the random sequence of tasks.")]
 Nearest = Annotated[int, typer.Option(help="Base classes that may pull each sample, the paper's M.")]
 Power = Annotated[float, typer.Option(help="Exponent of Tukey's transform, the paper's λ; 0 is the logarithm.")]
 Scale = Annotated[float, typer.Option(help="Multiplies the similarities to the priors; 1 is the paper.")]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")]
-
-
-def main() -> None:
-    """Run the command; a user's mistake is one sentence and status 2."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # α and β where only ASCII can be shown
-    try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except typer.Abort:
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stdout = None  # whoever read it has left
-        sys.exit(1)
-    except typer.TyperException as error:
-        sentence = error.format_message()
-    except InputError as error:
-        sentence = str(error)
-    except OSError as error:
-        sentence = f"{error.filename}: {error.strerror}." if error.filename else str(error)
-    if sentence:
-        typer.echo(f"p3dc: {sentence}", err=True)
-    sys.exit(2)
 
 
 @app.command()
@@ -79,14 +42,14 @@ def demo(
     json: JsonFile = None,
 ) -> None:
     """Show the method on bird features that ship with the package."""
-    _check_outputs(json=json, figure=out)
+    check_outputs(json=json, figure=out)
     sample = load_sample()
     protocol = Protocol(n_tasks=tasks, seed=seed, methods=(*DEFAULT_METHODS, "auto"), attentions=("raw", "unit"))
     experiments = []
     for n_shot in (1, 5):
-        with _bar(report.shots(n_shot)) as progress:
+        with bar(report.shots(n_shot)) as progress:
             experiments.append(run(protocol, n_shot, **sample._asdict(), progress=progress))
-    console = _console()
+    console = screen()
     console.print(
         f"Accuracy (%) on {len(sample.novel.class_names)} bird species never seen before, "
         f"{protocol.n_way} at a time, {tasks:,} tasks, 95 % intervals:\n",
@@ -133,7 +96,7 @@ def evaluate(
     α and β are those given, or the best on the validation classes, or else the defaults 0 and 0.9. With --auto there is
     a row that needs neither: it chooses from the base classes and from the support of each task.
     """
-    _check_outputs(json=json)
+    check_outputs(json=json)
     if (alpha is None) != (beta is None):
         raise InputError("only one of --alpha and --beta is given. Give both, or neither.")
     point = None if alpha is None or beta is None else (alpha, beta)
@@ -163,9 +126,9 @@ def evaluate(
     priors = _priors_of(known)
     experiments = []
     for n_shot in shots:
-        with _bar(report.shots(n_shot)) as progress:
+        with bar(report.shots(n_shot)) as progress:
             experiments.append(run(protocol, n_shot, priors=priors, novel=tested, **others, progress=progress))
-    console = _console()
+    console = screen()
     setting = f"{way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n", soft_wrap=True)
     _print_experiments(console, experiments)
@@ -198,7 +161,7 @@ def search_command(
     json: JsonFile = None,
 ) -> None:
     """Measure a grid of α and β, of scales and of M, on classes that are not the ones to test."""
-    _check_outputs(json=json, figure=figure)
+    check_outputs(json=json, figure=figure)
     known = _load_base(base)
     if validation is not None:
         features = FeatureSet.load(validation)
@@ -209,7 +172,7 @@ def search_command(
     check_disjoint(base=known, validation=features)
     priors = _priors_of(known)
     drawing: dict[str, Any] = {"n_way": way, "n_shot": shot, "n_query": query, "n_tasks": tasks, "seed": seed}
-    with _bar("grid") as progress:
+    with bar("grid") as progress:
         result = search(
             priors,
             features,
@@ -222,9 +185,9 @@ def search_command(
             attention=attention,  # type: ignore[arg-type]
             progress=progress,
         )
-    with _bar("fresh tasks") as progress:
+    with bar("fresh tasks") as progress:
         outside = gain_outside(result, priors, features, **drawing, progress=progress)
-    console = _console()
+    console = screen()
     console.print(report.search_table(result))
     console.print(f"\n{result}", soft_wrap=True)
     if outside is not None:
@@ -248,9 +211,9 @@ def reproduce_command(
     """Run the paper's experiments and write a report with every table and figure."""
     amounts = {"n_tasks": 100, "slow_tasks": 20, "select_tasks": 50} if quick else {"n_tasks": tasks}
     plan = Plan(**amounts, seed=seed, protocol=protocol, methods=methods)  # type: ignore[arg-type]
-    with _changing_bar() as tell:
+    with changing_bar() as tell:
         studies = reproduce(data, out, plan, tell)
-    console = _console()
+    console = screen()
     for study in studies:
         verdicts = claims(study)
         held = sum(claim.verdict == "holds" for claim in verdicts)
@@ -269,25 +232,16 @@ def priors_command(
     json: JsonFile = None,
 ) -> None:
     """Average the features of each base class; several files are merged."""
-    _check_outputs(json=json, out=out)
+    check_outputs(json=json, out=out)
     if out.suffix != ".safetensors":
         raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
     priors = Priors.merge([_stream_priors(path) for path in features])
     priors.save(out)
     rows = 0 if priors.counts is None else int(priors.counts.sum())
-    _console().print(f"{priors} from {rows:,} rows, written to {out}", soft_wrap=True)
+    screen().print(f"{priors} from {rows:,} rows, written to {out}", soft_wrap=True)
     if json is not None:
         facts = {"classes": len(priors), "features": priors.prototypes.shape[1], "rows": rows, "file": str(out)}
         write_json(json, facts)
-
-
-def _check_outputs(figure: Path | None = None, **paths: Path | None) -> None:
-    """Refuse what could not be written before any work is done."""
-    for path in (figure, *paths.values()):
-        if path is not None:
-            check_folder(path)
-    if figure is not None and figure.suffix not in FORMATS:
-        raise InputError(f"{figure} ends in {figure.suffix!r}. Figures are written as .png, .svg or .pdf.")
 
 
 def _load_base(path: Path) -> FeatureSet | Priors:
@@ -305,12 +259,6 @@ def _stream_priors(path: Path) -> Priors:
     return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path))
 
 
-def _console() -> Console:
-    """Print plainly; in a pipe, where nobody sees an edge, on lines as long as they need to be."""
-    width = None if sys.stdout.isatty() else 500
-    return Console(highlight=False, markup=False, emoji=False, width=width)
-
-
 def _print_experiments(console: Console, experiments: list[Experiment]) -> None:
     console.print(report.experiment_table(experiments))
     console.print()
@@ -326,34 +274,3 @@ def _save_heat_maps(searches: dict[str, SearchResult], path: Path) -> None:
     for ax, (title, result) in zip(axes, searches.items(), strict=True):
         GridDisplay.from_search(result, title=f"{title}, validation classes").plot(ax)
     save_figure(figure, path)
-
-
-@contextmanager
-def _changing_bar() -> Iterator[Tell]:
-    """Show one bar for whatever is being done now; in a pipe nothing."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        line = bar.add_task("")
-
-        def tell(title: str) -> Callback:
-            bar.reset(line, description=title, total=None)
-            return lambda done, total: bar.update(line, completed=done, total=total)
-
-        yield tell
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[Callback | None]:
-    """Show a progress bar on a terminal; in a pipe nothing."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        line = bar.add_task(title)
-        yield lambda done, total: bar.update(line, completed=done, total=total)

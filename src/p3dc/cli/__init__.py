@@ -1,0 +1,53 @@
+"""The command ``p3dc``: arguments, progress bars, tables.
+
+A command's module is imported when the command is called, so that the first label does not wait for what only a
+report needs.
+"""
+
+import io
+import sys
+import warnings
+from importlib import import_module
+
+import typer
+
+from p3dc.cli.shared import app
+from p3dc.errors import InputError
+
+COMMANDS = {
+    "research": ("demo", "evaluate", "search", "reproduce", "priors"),
+    "photos": ("extract", "fit", "predict", "explain", "add"),
+}
+
+
+def main() -> None:
+    """Run the command; a user's mistake is one sentence and status 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # α and β where only ASCII can be shown
+    warnings.showwarning = lambda message, *_: typer.echo(f"p3dc: {message}", err=True)
+    _load(sys.argv[1:])
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except typer.Abort:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stdout = None  # whoever read it has left
+        sys.exit(1)
+    except typer.TyperException as error:
+        sentence = error.format_message()
+    except InputError as error:
+        sentence = str(error)
+    except OSError as error:
+        sentence = f"{error.filename}: {error.strerror}." if error.filename else str(error)
+    if sentence:
+        typer.echo(f"p3dc: {sentence}", err=True)
+    sys.exit(2)
+
+
+def _load(arguments: list[str]) -> None:
+    """Import the module of the command that is called, or all of them where none is."""
+    called = arguments[0] if arguments else ""
+    wanted = [module for module, names in COMMANDS.items() if called in names]
+    for module in wanted or COMMANDS:
+        import_module(f"p3dc.cli.{module}")

@@ -1,0 +1,253 @@
+"""Commands for photos: extract, fit, predict, explain, add."""
+
+import csv
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from p3dc.cli.shared import JsonFile, app, bar, check_outputs, screen
+from p3dc.errors import InputError
+from p3dc.files import replacing, write_json
+from p3dc.images import lite0
+from p3dc.images.backbones import load_backbone
+from p3dc.images.classifier import REJECT, ImageClassifier, Prediction, labelled
+from p3dc.images.listing import ImageFile, list_csv, list_folder, readable
+from p3dc.priors import Priors
+
+COLUMNS = ("path", "label", "probability", "runner_up", "runner_up_probability", "failure")
+
+Network = Annotated[
+    str,
+    typer.Option("--backbone", help="efficientnet-lite0, or an .onnx file with a .toml of its preprocessing."),
+]
+Known = Annotated[
+    str, typer.Option(help="Priors of your own as .safetensors, backbone for the classes it was trained on, or none.")
+]
+Share = Annotated[float, typer.Option(help="Share of photos of other classes to call unknown; 0 for none.")]
+
+
+@app.command()
+def extract(
+    images: Annotated[Path, typer.Argument(help="A folder for each class, a flat folder, or a CSV of path and label.")],
+    out: Annotated[Path, typer.Option(help="Folder for the features; a run that was interrupted goes on.")],
+    backbone: Network = lite0.NAME,
+    batch: Annotated[int, typer.Option(help="Images that the network gets at once.")] = 32,
+    json: JsonFile = None,
+) -> None:
+    """Turn images into features, as Parquet parts."""
+    from p3dc.images.extraction import extract as extract_all
+
+    check_outputs(json=json)
+    files = _listed(images)
+    network = load_backbone(backbone)
+    with bar("images") as progress:
+        told = None if progress is None else (lambda done, _: progress(done, len(files)))
+        done = extract_all(files, network, out, batch=batch, progress=told)
+    _tell_failures(done.failures)
+    earlier = f", {done.n_kept:,} of them by an earlier run" if done.n_kept else ""
+    screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(out)}{earlier}", soft_wrap=True)
+    if json is not None:
+        failed = [{"id": key, "why": why} for key, why in done.failures]
+        write_json(json, {"folder": str(out), "rows": done.n_rows, "files": done.n_files, "failures": failed})
+
+
+@app.command()
+def fit(
+    support: Annotated[Path, typer.Argument(help="A folder of photos for each class, or a CSV of path and label.")],
+    out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
+    priors: Known = "backbone",
+    backbone: Network = lite0.NAME,
+    reject: Share = REJECT,
+    json: JsonFile = None,
+) -> None:
+    """Learn classes from a few photos of each."""
+    check_outputs(json=json, out=out)
+    _check_model(out)
+    n_files = len(labelled(support))
+    network = load_backbone(backbone)
+    with bar("photos") as progress:
+        classifier = ImageClassifier.from_folder(
+            support,
+            backbone=network,
+            priors=_priors(priors),
+            reject=reject or None,
+            progress=None if progress is None else (lambda done: progress(done, n_files)),
+        )
+    classifier.save(out)
+    _tell_findings(classifier, out)
+    if json is not None:
+        write_json(json, _facts(classifier))
+
+
+@app.command()
+def add(
+    model: Annotated[Path, typer.Argument(help="A file that fit wrote.")],
+    support: Annotated[Path, typer.Argument(help="More photos: a folder for each class, known or new.")],
+    backbone: Annotated[str | None, typer.Option(help="The .onnx file, where the model was made with one.")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Add photos, of known or of new classes, to a model."""
+    check_outputs(json=json)
+    n_files = len(labelled(support))
+    before = ImageClassifier.load(model, backbone)
+    with bar("photos") as progress:
+        after = before.add(support, None if progress is None else (lambda done: progress(done, n_files)))
+    after.save(model)
+    there = n_files - len(after.failures) - (len(after.examples) - len(before.examples))
+    if there:
+        screen().print(f"{there} photos were there already and were left out", soft_wrap=True)
+    _tell_findings(after, model)
+    if json is not None:
+        write_json(json, _facts(after))
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A file that fit wrote.")],
+    photos: Annotated[list[Path], typer.Argument(help="Photos, and folders of photos.")],
+    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="The .onnx file, where the model was made with one.")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Label photos; each label is printed as soon as it is there."""
+    check_outputs(json=json, csv=csv_file)
+    classifier = ImageClassifier.load(model, backbone)
+    files = [path for given in photos for path in _photos(given)]
+    counts: dict[str, int] = {}
+    failures: list[tuple[str, str]] = []
+    with _table(csv_file) as write:
+        for found in classifier.predict(files):
+            write(found)
+            if found.failure:
+                failures.append((found.key, found.failure))
+            else:
+                counts[found.label] = counts.get(found.label, 0) + 1
+    _tell_failures(failures)
+    if csv_file is not None:
+        listed = ", ".join(f"{label} {count}" for label, count in sorted(counts.items()))
+        typer.echo(f"{sum(counts.values()):,} photos labelled in {csv_file}: {listed}", err=True)
+    if json is not None:
+        failed = [{"path": key, "why": why} for key, why in failures]
+        write_json(json, {"labels": counts, "failures": failed})
+    if not counts:
+        raise InputError(f"none of the {len(files)} photos could be read. Look at the reasons above.")
+
+
+@app.command()
+def explain(
+    model: Annotated[Path, typer.Argument(help="A file that fit wrote.")],
+    photo: Annotated[Path, typer.Argument(help="The photo to explain.")],
+    out: Annotated[Path, typer.Option(help="The picture to write, as .png, .svg or .pdf.")] = Path("explanation.png"),
+    backbone: Annotated[str | None, typer.Option(help="The .onnx file, where the model was made with one.")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Show why a photo gets its label: the nearest examples and the base classes that pulled them."""
+    from p3dc.images.explanation import explain as explain_photo
+
+    check_outputs(json=json, figure=out)
+    explanation = explain_photo(ImageClassifier.load(model, backbone), photo)
+    explanation.save(out)
+    for line in explanation.lines():
+        screen().print(line, soft_wrap=True)
+    screen().print(f"Picture: {out}", soft_wrap=True)
+    if json is not None:
+        write_json(json, explanation.to_json())
+
+
+def _listed(images: Path) -> list[ImageFile]:
+    return list_csv(images) if images.suffix.lower() == ".csv" else list(list_folder(images))
+
+
+def _photos(given: Path) -> Iterable[Path]:
+    return (file.path for file in list_folder(given)) if given.is_dir() else [given]
+
+
+def _check_model(out: Path) -> None:
+    if out.suffix != ".safetensors":
+        raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
+
+
+def _priors(name: str) -> Any:
+    if name == "none":
+        return None
+    return name if name == "backbone" else Priors.load(name)
+
+
+def _tell_failures(failures: Iterable[tuple[str, str]]) -> None:
+    for key, why in failures:
+        typer.echo(f"p3dc: {key}: {why}", err=True)
+
+
+def _tell_findings(classifier: ImageClassifier, out: Path) -> None:
+    found, console = classifier.findings, screen()
+    _tell_failures(classifier.failures)
+    listed = ", ".join(f"{name} {count}" for name, count in found.shots.items())
+    console.print(f"{len(found.shots)} classes, {sum(found.shots.values())} photos: {listed}", soft_wrap=True)
+    for one, two in found.duplicates:
+        console.print(f"the same photo twice: {one} and {two}", soft_wrap=True)
+    for key, label, other in found.misfiled:
+        console.print(f"{key} looks more like {other} than like the rest of {label}", soft_wrap=True)
+    if found.relevance is not None and classifier.priors is not None:
+        how = "are left alone" if found.beta == 0 else f"pull with weight {found.beta:.2f}"
+        known = f"{len(classifier.priors):,} base classes"
+        console.print(f"{known} {how} (relevance {found.relevance:+.2f})", soft_wrap=True)
+    console.print(f"Model: {out}", soft_wrap=True)
+
+
+def _facts(classifier: ImageClassifier) -> dict[str, Any]:
+    found = classifier.findings
+    return {
+        "shots": found.shots,
+        "duplicates": [list(pair) for pair in found.duplicates],
+        "misfiled": [{"photo": key, "label": label, "nearer_to": other} for key, label, other in found.misfiled],
+        "failures": [{"photo": key, "why": why} for key, why in classifier.failures],
+        "relevance": found.relevance,
+        "beta": found.beta,
+        "backbone": {"name": classifier.backbone.name, "digest": classifier.backbone.digest},
+    }
+
+
+@contextmanager
+def _table(path: Path | None) -> Iterator[Callable[[Prediction], None]]:
+    """Give a function that writes a prediction as CSV: to the screen at once, and to a file that appears whole."""
+    on_screen = _writer(sys.stdout)
+    if path is None:
+        yield on_screen
+        return
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        in_file = _writer(file)
+
+        watched = True
+
+        def write(found: Prediction) -> None:
+            nonlocal watched
+            in_file(found)
+            try:
+                if watched:
+                    on_screen(found)
+            except BrokenPipeError:
+                watched = False  # whoever read it has left; the file is still wanted
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+        yield write
+
+
+def _writer(file: IO[str]) -> Callable[[Prediction], None]:
+    table = csv.writer(file, lineterminator="\n")
+    table.writerow(COLUMNS)
+
+    def write(found: Prediction) -> None:
+        numbers = ["" if number != number else f"{number:.4f}" for number in _numbers(found)]
+        table.writerow([found.key, found.label, numbers[0], found.runner_up, numbers[1], found.failure])
+        file.flush()
+
+    return write
+
+
+def _numbers(found: Prediction) -> tuple[float, float]:
+    return found.probability, found.runner_up_probability

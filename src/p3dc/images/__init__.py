@@ -1,0 +1,1 @@
+"""From photos to features: reading, preparing, embedding."""

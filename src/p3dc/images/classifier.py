@@ -1,0 +1,369 @@
+"""Photos to labels: a backbone, a few photos of each class, and what is known from before."""
+
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from p3dc import auto
+from p3dc.calibration import Calibration, calibrate_alone, stranger_threshold
+from p3dc.checks import check_directions, check_same_width, is_number
+from p3dc.errors import InputError
+from p3dc.files import read_arrays, write_arrays
+from p3dc.images import lite0
+from p3dc.images.backbones import Backbone, load_backbone
+from p3dc.images.findings import Findings, find
+from p3dc.images.knowledge import backbone_priors
+from p3dc.images.listing import ImageFile, list_csv, list_folder, readable
+from p3dc.images.pipeline import embed_images
+from p3dc.images.reading import ImageError, read_image
+from p3dc.method import masked_softmax
+from p3dc.priors import GEOMETRY, Priors
+
+VERSION = 1
+UNKNOWN = "unknown"
+REJECT = 0.2
+"""Share of photos of other classes to turn away, where nothing else is said."""
+
+THUMBNAIL = 160
+
+Array = npt.NDArray[Any]
+Progress = Callable[[int], None]
+"""Called with the number of photos done."""
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A labelled photo.
+
+    Attributes
+    ----------
+    key : str
+        Its name.
+    label : str
+    features : array of shape (n_features,)
+    thumbnail : bytes
+        A small JPEG of it.
+    """
+
+    key: str
+    label: str
+    features: Array
+    thumbnail: bytes
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The label of a photo.
+
+    Attributes
+    ----------
+    key : str
+        The photo's name.
+    label : str
+        Its class, or "unknown"; empty where the photo could not be read.
+    probability : float
+        That of the likeliest class.
+    runner_up : str
+        The class that is next; where the label is "unknown", the likeliest class.
+    runner_up_probability : float
+    failure : str
+        Why there is no label, or nothing.
+    """
+
+    key: str
+    label: str
+    probability: float = float("nan")
+    runner_up: str = ""
+    runner_up_probability: float = float("nan")
+    failure: str = ""
+
+
+class ImageClassifier:
+    """Classifies photos after a few of each class.
+
+    Parameters
+    ----------
+    backbone : Backbone
+    examples : sequence of Example
+        Of two classes or more.
+    priors : Priors, optional
+        Base classes under the same backbone.
+    reject : float, optional
+        Share of photos of other classes to call "unknown", from 0 to 1; None for none.
+    point : (alpha, beta), optional
+        The weights of both levels; chosen for the task unless given.
+    failures : sequence of (key, sentence)
+        Labelled photos that could not be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> from p3dc import ImageClassifier
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for colour in ("navy", "olive"):
+    ...         (Path(folder) / colour).mkdir()
+    ...         Image.new("RGB", (300, 260), colour).save(Path(folder) / colour / "plain.png")
+    ...     classifier = ImageClassifier.from_folder(folder, reject=None)
+    ...     [found.label for found in classifier.predict([Path(folder) / "navy" / "plain.png"])]
+    ['navy']
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        examples: Iterable[Example],
+        priors: Priors | None = None,
+        *,
+        reject: float | None = REJECT,
+        point: tuple[float, float] | None = None,
+        failures: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        self.backbone, self.priors, self.reject, self.point = backbone, priors, reject, point
+        self.examples, self.failures = tuple(examples), tuple(failures)
+        if reject is not None and not (is_number(reject) and 0 < reject < 1):
+            raise InputError(f"reject is {reject!r}. It must be a number between 0 and 1, or None.")
+        self.classes = sorted({example.label for example in self.examples})
+        if len(self.classes) < 2:
+            there = f"only {self.classes[0]!r}" if self.classes else "none"
+            raise InputError(f"there must be photos of two classes or more, but there is {there}. Add a class.")
+        if UNKNOWN in self.classes and reject is not None:
+            raise InputError(f"there is a class {UNKNOWN!r}, which is what strangers are called. Rename its folder.")
+        self.support: Array = np.stack([example.features for example in self.examples])
+        check_directions(self.support, "features of the photos")
+        if priors is not None:
+            check_same_width(self.support, "photos", priors.prototypes, "the priors")
+        self.labels = np.array([self.classes.index(example.label) for example in self.examples])
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        backbone: Backbone | str | os.PathLike[str] | None = None,
+        priors: Priors | Literal["backbone"] | None = "backbone",
+        reject: float | None = REJECT,
+        progress: Progress | None = None,
+    ) -> "ImageClassifier":
+        """Learn from a folder with a folder of photos for each class, or from a CSV of path and label.
+
+        Parameters
+        ----------
+        folder : path
+        backbone : Backbone, name or path of an ONNX file, optional
+            EfficientNet-Lite0 unless given.
+        priors : Priors, "backbone" or None
+            Base classes of your own, the classes that the backbone itself was trained on, or none.
+        reject : float, optional
+            As above.
+        progress : callable, optional
+
+        Returns
+        -------
+        ImageClassifier
+        """
+        used = backbone if isinstance(backbone, Backbone) else load_backbone(backbone or lite0.NAME)
+        known = backbone_priors(used) if isinstance(priors, str) else priors
+        examples, failures = read_examples(labelled(folder), used, progress)
+        if not examples:
+            raise InputError(f"none of the {len(failures)} photos in {folder} can be read. {failures[0][1]}")
+        return cls(used, examples, known, reject=reject, failures=failures)
+
+    def add(self, folder: str | os.PathLike[str], progress: Progress | None = None) -> "ImageClassifier":
+        """Return a classifier with more photos, of known or of new classes; photos it has already are left out."""
+        files = labelled(folder)
+        examples, failures = read_examples(files, self.backbone, progress)
+        there = {(example.label, example.features.tobytes()) for example in self.examples}
+        fresh = [example for example in examples if (example.label, example.features.tobytes()) not in there]
+        return self.with_examples([*self.examples, *fresh], failures)
+
+    def with_examples(self, examples: Iterable[Example], failures: Iterable[tuple[str, str]] = ()) -> "ImageClassifier":
+        """Return a classifier that differs in its examples."""
+        return ImageClassifier(
+            self.backbone, examples, self.priors, reject=self.reject, point=self.point, failures=failures
+        )
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """The calibrated examples."""
+        return self._calibrate(self.support, self.labels)
+
+    def _calibrate(self, support: Array, labels: npt.NDArray[np.int64]) -> Calibration:
+        return calibrate_alone(support, labels, self.priors, point=self.point)
+
+    @cached_property
+    def unknown_below(self) -> float:
+        """The largest cosine below which a photo is unknown."""
+        if self.reject is None:
+            return -float("inf")
+        return stranger_threshold(self.support, self.labels, self._calibrate, self.reject)
+
+    @cached_property
+    def findings(self) -> Findings:
+        """What the examples look like: shots, duplicates, photos that seem to be in the wrong folder."""
+        return find(self.examples, self.classes, self.calibration)
+
+    def predict(self, photos: Iterable[str | os.PathLike[str]], batch: int = 32) -> Iterator[Prediction]:
+        """Label photos one after the other, as they are read.
+
+        Parameters
+        ----------
+        photos : iterable of paths
+        batch : int
+            How many the backbone gets at once, at most.
+
+        Yields
+        ------
+        Prediction
+            In the order of the photos. One that cannot be read has a failure and no label.
+        """
+        results = embed_images(photos, self._read, self.backbone, batch=batch)
+        with closing(results):
+            for photo, result in results:
+                key = readable(photo)
+                if isinstance(result, ImageError):
+                    yield Prediction(key, "", failure=str(result))
+                else:
+                    yield replace(self.label(result[None])[0], key=key)
+
+    def label(self, features: Array) -> list[Prediction]:
+        """Label features that the backbone made, (Q, D)."""
+        cosines = self.calibration.cosines(features)
+        probabilities = masked_softmax(cosines / auto.temperature(self.calibration.shots), None)
+        found = []
+        for cosine, probability in zip(cosines, probabilities, strict=True):
+            first, second = np.argsort(-probability, kind="stable")[:2].tolist()
+            label, runner_up = (first, second) if cosine[first] >= self.unknown_below else (None, first)
+            found.append(
+                Prediction(
+                    "",
+                    UNKNOWN if label is None else self.classes[label],
+                    float(probability[first]),
+                    self.classes[runner_up],
+                    float(probability[runner_up]),
+                )
+            )
+        return found
+
+    def _read(self, photo: str | os.PathLike[str]) -> Image.Image:
+        return read_image(Path(photo), short_side=self.backbone.preprocessing.short_side)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one safetensors file: features, thumbnails, priors and the identity of the backbone."""
+        thumbnails = [np.frombuffer(example.thumbnail, dtype=np.uint8) for example in self.examples]
+        arrays: dict[str, Array] = {
+            "support": self.support,
+            "labels": self.labels,
+            "thumbnails": np.concatenate(thumbnails),
+            "thumbnail_sizes": np.array([len(thumbnail) for thumbnail in thumbnails]),
+        }
+        facts: dict[str, Any] = {
+            "backbone": identity(self.backbone),
+            "classes": self.classes,
+            "keys": [example.key for example in self.examples],
+            "reject": self.reject,
+            "point": self.point,
+            "priors": None,
+        }
+        if self.priors is not None:
+            known, facts["priors"] = self.priors.to_arrays()
+            arrays |= {f"prior_{name}": array for name, array in known.items()}
+        write_arrays(path, "images", VERSION, arrays, facts)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], backbone: Backbone | str | os.PathLike[str] | None = None
+    ) -> "ImageClassifier":
+        """Read what :meth:`save` wrote, with the same backbone, which is loaded unless it is given."""
+        arrays, facts = read_arrays(
+            path,
+            "images",
+            VERSION,
+            required=["support", "labels", "thumbnails", "thumbnail_sizes"],
+            optional=[f"prior_{name}" for name in ("prototypes", "counts", *GEOMETRY)],
+            facts=["backbone", "classes", "keys", "reject", "point", "priors"],
+        )
+        try:
+            examples = _restore_examples(arrays, facts)
+            priors = None
+            if facts["priors"] is not None:
+                known = {name.removeprefix("prior_"): array for name, array in arrays.items() if "prior_" in name}
+                priors = Priors.from_arrays(known, facts["priors"])
+            point = None if facts["point"] is None else (float(facts["point"][0]), float(facts["point"][1]))
+            saved, name = facts["backbone"]["digest"], str(facts["backbone"]["name"])
+        except (TypeError, ValueError, IndexError, KeyError) as error:
+            raise InputError(f"{path} is damaged: {error}") from None
+        if not isinstance(backbone, Backbone):
+            backbone = load_backbone(name if backbone is None else backbone)
+        if backbone.digest != saved:
+            raise InputError(
+                f"{path} was made with the backbone {name} ({str(saved)[:12]}), not with {backbone.name} "
+                f"({backbone.digest[:12]}). Use that backbone, or fit again."
+            )
+        return cls(backbone, examples, priors, reject=facts["reject"], point=point)
+
+
+def identity(backbone: Backbone) -> dict[str, Any]:
+    """Say which backbone made the features."""
+    return {"name": backbone.name, "digest": backbone.digest, "preprocessing": backbone.preprocessing.to_json()}
+
+
+def labelled(folder: str | os.PathLike[str]) -> list[ImageFile]:
+    """List the photos of a folder of classes, or of a CSV, all with a label."""
+    path = Path(folder)
+    files = list_csv(path) if path.suffix.lower() == ".csv" else list(list_folder(path))
+    bare = next((file for file in files if file.label is None), None)
+    if bare is not None:
+        raise InputError(f"{bare.key} in {readable(path)} has no class. Put the photos of each class into a folder.")
+    return files
+
+
+def read_examples(
+    files: Iterable[ImageFile], backbone: Backbone, progress: Progress | None = None
+) -> tuple[list[Example], list[tuple[str, str]]]:
+    """Read labelled photos; those that cannot be read come back with the reason."""
+    thumbnails: dict[str, bytes] = {}
+
+    def read(file: ImageFile) -> Image.Image:
+        image = read_image(file.path, short_side=backbone.preprocessing.short_side)
+        thumbnails[file.key] = thumbnail(image)
+        return image
+
+    examples: list[Example] = []
+    failures: list[tuple[str, str]] = []
+    with closing(embed_images(files, read, backbone)) as results:
+        for file, result in results:
+            if isinstance(result, ImageError):
+                failures.append((file.key, str(result)))
+            else:
+                examples.append(Example(file.key, str(file.label), result, thumbnails.pop(file.key)))
+            if progress is not None:
+                progress(len(examples) + len(failures))
+    return examples, failures
+
+
+def thumbnail(image: Image.Image) -> bytes:
+    """Make a small JPEG of an image."""
+    small = image.copy()
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=80)
+    return buffer.getvalue()
+
+
+def _restore_examples(arrays: dict[str, Array], facts: dict[str, Any]) -> list[Example]:
+    ends = np.cumsum(arrays["thumbnail_sizes"])
+    pieces = np.split(arrays["thumbnails"], ends[:-1])
+    labels = [str(facts["classes"][label]) for label in arrays["labels"].tolist()]
+    rows = zip(facts["keys"], labels, arrays["support"], pieces, strict=True)
+    return [Example(str(key), label, features, piece.tobytes()) for key, label, features, piece in rows]

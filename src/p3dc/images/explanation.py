@@ -1,0 +1,203 @@
+"""Why a photo gets its label: the nearest examples, and the base classes that pulled them."""
+
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from p3dc.errors import InputError
+from p3dc.images.classifier import UNKNOWN, Example, ImageClassifier, Prediction, thumbnail
+from p3dc.images.listing import readable
+from p3dc.images.reading import ImageError, read_image
+from p3dc.method import l2_normalize
+
+N_NEIGHBOURS = 5
+N_PULLS = 5
+N_NEAREST = 5
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """An example near the photo.
+
+    Attributes
+    ----------
+    example : Example
+    cosine : float
+        That of the photo to the calibrated example.
+    pulls : tuple of (base class, weight)
+        The base classes that pulled it most; the weights of all sum to 1.
+    """
+
+    example: Example
+    cosine: float
+    pulls: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a photo has its label.
+
+    Attributes
+    ----------
+    prediction : Prediction
+    photo : bytes
+        A small JPEG of it.
+    cosines : dict from class to float
+    neighbours : tuple of Neighbour
+        The nearest first.
+    beta : float
+        How strongly base classes pull, from 0 to 1.
+    unknown_below : float
+        The largest cosine below which a photo is unknown.
+    """
+
+    prediction: Prediction
+    photo: bytes
+    cosines: dict[str, float]
+    neighbours: tuple[Neighbour, ...]
+    beta: float
+    unknown_below: float
+
+    def lines(self) -> Iterator[str]:
+        """Tell it in words."""
+        found = self.prediction
+        likely = found.runner_up if found.label == UNKNOWN else found.label
+        yield f"{found.key}: {found.label} ({100 * found.probability:.0f} % {likely})"
+        if found.label == UNKNOWN:
+            nearest = max(self.cosines.values())
+            yield f"its largest cosine to a class, {nearest:.2f}, is below {self.unknown_below:.2f}"
+        for near in self.neighbours:
+            pulled = ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in near.pulls)
+            by = f"; pulled by {pulled}" if pulled else ""
+            yield f"  {near.cosine:+.2f}  {near.example.label}  {near.example.key}{by}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the pictures, for machines."""
+        found = self.prediction
+        return {
+            "path": found.key,
+            "label": found.label,
+            "probability": found.probability,
+            "runner_up": found.runner_up,
+            "cosines": self.cosines,
+            "beta": self.beta,
+            "neighbours": [
+                {
+                    "photo": near.example.key,
+                    "label": near.example.label,
+                    "cosine": near.cosine,
+                    "pulled_by": [{"name": name, "weight": weight} for name, weight in near.pulls],
+                }
+                for near in self.neighbours
+            ],
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Draw it."""
+        from matplotlib.figure import Figure
+
+        from p3dc.figures import save_figure
+
+        n_columns = len(self.neighbours)
+        figure = Figure(figsize=(3.2 + 2.3 * n_columns, 5.4), layout="constrained")
+        grid = figure.add_gridspec(2, n_columns + 1, width_ratios=[1.5] + [1] * n_columns, height_ratios=[3, 2])
+        found = self.prediction
+        title = f"{found.label}\n{100 * found.probability:.0f} %, then {found.runner_up}"
+        if found.label == UNKNOWN:
+            title = f"{UNKNOWN}\nnearest is {found.runner_up}"
+        _show(figure.add_subplot(grid[0, 0]), self.photo, title, weight="bold")
+        self._draw_cosines(figure.add_subplot(grid[1, 0]))
+        for column, near in enumerate(self.neighbours, start=1):
+            title = f"{near.example.label}\ncosine {near.cosine:.2f}"
+            _show(figure.add_subplot(grid[0, column]), near.example.thumbnail, title)
+            _draw_pulls(figure.add_subplot(grid[1, column]), near.pulls, first=column == 1)
+        how = f"pulled by base classes with weight β = {self.beta:.2f}" if self.beta else "base classes do not pull"
+        figure.suptitle(f"The nearest examples; {how}", fontsize=11)
+        save_figure(figure, Path(path))
+
+    def _draw_cosines(self, ax: Any) -> None:
+        names = sorted(self.cosines, key=self.cosines.__getitem__, reverse=True)[:6][::-1]
+        colours = ["C0" if name == self.prediction.label else "0.75" for name in names]
+        ax.barh([_short(name) for name in names], [self.cosines[name] for name in names], color=colours)
+        if np.isfinite(self.unknown_below):
+            ax.axvline(self.unknown_below, color="0.3", linewidth=1, linestyle=":")
+        ax.set_xlabel("cosine to the class")
+        _tidy(ax)
+
+
+def explain(classifier: ImageClassifier, photo: str | os.PathLike[str]) -> Explanation:
+    """Explain the label of one photo."""
+    backbone = classifier.backbone
+    try:
+        image = read_image(Path(photo), short_side=backbone.preprocessing.short_side)
+    except ImageError as error:
+        raise InputError(f"{readable(photo)}: {error}") from None
+    features = backbone.embed(backbone.preprocessing.prepare(image)[None])
+    calibration = classifier.calibration
+    prediction = replace(classifier.label(features)[0], key=readable(photo))
+    query = l2_normalize(calibration.prepare(features))[0]
+    near = calibration.samples @ query
+    weights = _weights(classifier)
+    nearest = np.argsort(-near, kind="stable")[:N_NEIGHBOURS].tolist()
+    neighbours = [
+        Neighbour(classifier.examples[i], float(near[i]), _strongest(classifier, weights, i)) for i in nearest
+    ]
+    return Explanation(
+        prediction,
+        thumbnail(image),
+        dict(zip(classifier.classes, calibration.cosines(features)[0].tolist(), strict=True)),
+        tuple(neighbours),
+        calibration.beta,
+        classifier.unknown_below,
+    )
+
+
+def _weights(classifier: ImageClassifier) -> Any:
+    """Weights of the base classes at the task level, (S, B); None where they do not pull."""
+    calibration = classifier.calibration
+    if calibration.transformed is None or calibration.alpha == calibration.beta == 0:
+        return None
+    both = calibration.pulls(N_NEAREST)[2]
+    return (calibration.alpha * both[:, 0] + calibration.beta * both[:, 1]) / (calibration.alpha + calibration.beta)
+
+
+def _strongest(classifier: ImageClassifier, weights: Any, i: int) -> tuple[tuple[str, float], ...]:
+    if weights is None or classifier.priors is None:
+        return ()
+    names = classifier.priors.class_names
+    return tuple((names[b], float(weights[i, b])) for b in np.argsort(-weights[i], kind="stable")[:N_PULLS].tolist())
+
+
+def _show(ax: Any, jpeg: bytes, title: str, weight: str = "normal") -> None:
+    from PIL import Image
+
+    ax.imshow(np.asarray(Image.open(io.BytesIO(jpeg))))
+    ax.set_title("\n".join(_short(line, 26) for line in title.split("\n")), fontsize=9, fontweight=weight)
+    ax.axis("off")
+
+
+def _draw_pulls(ax: Any, pulls: tuple[tuple[str, float], ...], *, first: bool) -> None:
+    if not pulls:
+        ax.axis("off")
+        return
+    places = np.arange(len(pulls))[::-1]
+    ax.barh(places, [weight for _, weight in pulls], color="C1", alpha=0.5)
+    for place, (name, _) in zip(places, pulls, strict=True):
+        ax.text(0, place, f" {_short(name)}", va="center", fontsize=8)
+    ax.set_yticks([])
+    ax.set_xlabel("weight of base classes" if first else "")
+    _tidy(ax)
+
+
+def _tidy(ax: Any) -> None:
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=8)
+
+
+def _short(text: str, length: int = 20) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"
