@@ -1,6 +1,7 @@
 """Small sets of features that look like a network's: skewed, never negative, clustered by class."""
 
 import os
+import sys
 from pathlib import Path
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # or scikit-learn skips one of its checks
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from p3dc import FeatureSet, Priors
+from p3dc.cli import main
 
 AUTO = {"alpha": "auto", "beta": "auto", "scale": "auto"}
 
@@ -72,6 +74,19 @@ def task(novel):
         novel.features[queries].astype(float),
         names[novel.labels[queries]],
     )
+
+
+@pytest.fixture
+def p3dc(monkeypatch, capsys):
+    """Run the command and return its status, output and errors."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["p3dc", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return stop.value.code, *capsys.readouterr()
+
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -7,22 +7,9 @@ import pytest
 from matplotlib.image import imread
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, report, search
-from p3dc.cli import main, research  # noqa: F401
+from p3dc.cli import research  # noqa: F401
 from p3dc.selection import gain_outside, hold_out
 from tests.conftest import AUTO
-
-
-@pytest.fixture
-def p3dc(monkeypatch, capsys):
-    """Run the command and return its status, output and errors."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["p3dc", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return stop.value.code, *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture
