@@ -1,8 +1,8 @@
 """The commands as a user types them: time to the first label, photos a second, size of the install.
 
 ``python -m benchmarks.photos [photos]`` makes its own JPEGs of 500 × 375, fits on five of each of ten classes and
-labels the rest, in fresh processes. The size is that of an environment made with ``pip install .``, where ``--install`` is
-given as well (it takes a minute and needs an index of packages).
+labels the rest, in fresh processes. The size is that of an environment made with ``pip install .``, where ``--install``
+is given as well (it takes a minute and needs an index of packages).
 """
 
 import argparse

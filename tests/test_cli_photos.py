@@ -190,7 +190,7 @@ def test_fit_and_predict_with_the_default_network(p3dc, photos, tmp_path):
         ("photos", ["--backbone", "resnet"], "there is no backbone 'resnet'"),
         ("photos/teal", [], "0.png in {root}/photos/teal has no class. Put the photos of each class into a folder."),
         ("empty", [], "empty holds no images"),
-        ("one", [], "there must be photos of two classes or more, but there is only 'teal'"),
+        ("one", [], "{root}/one has photos of one class, 'teal'. Add a class."),
         ("bad", [], "none of the 2 photos in {root}/bad can be read. The file is empty."),
         ("gone", [], "gone is not a folder"),
         ("gone.csv", [], "gone.csv is not a file"),
@@ -313,7 +313,7 @@ def test_a_model_of_a_network_of_ones_own_asks_for_it(p3dc, photos, fitted):
         status, _, errors = p3dc(*command)
         assert status == 2
         assert is_one_sentence(errors)
-        assert "there is no backbone 'tiny'. Use 'efficientnet-lite0' or the path of an .onnx file." in errors
+        assert "was made with the backbone tiny. Give its .onnx file as the backbone." in errors
 
 
 def test_add_brings_a_new_class(p3dc, label, network, fitted, tmp_path):
@@ -325,7 +325,7 @@ def test_add_brings_a_new_class(p3dc, label, network, fitted, tmp_path):
     assert status == 0
     assert errors == "p3dc: olive/bad.png: The file is empty. Fetch it again.\n"
     assert output.splitlines() == [
-        "1 photos were there already and were left out",
+        "1 photo was there already and left out",
         "4 classes, 13 photos: olive 4, plum 1, rust 4, teal 4",
         f"Model: {fitted}",
     ]

@@ -35,10 +35,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary = target.with_name(f".{secrets.token_hex(8)}.partial")
     temporary.touch(exist_ok=False)
     try:
+        mode = temporary.stat().st_mode
         yield temporary
         _flush(temporary, os.O_RDWR)
-        if target.exists():
-            temporary.chmod(stat.S_IMODE(target.stat().st_mode) & 0o777)
+        temporary.chmod(stat.S_IMODE(target.stat().st_mode if target.exists() else mode) & 0o777)
         temporary.replace(target)
         if os.name == "posix":  # elsewhere a folder cannot be opened
             _flush(target.parent, os.O_RDONLY)
@@ -133,6 +133,9 @@ def read_arrays(
             keys = set(file.keys())
             _check_keys(path, "array", keys, required, optional)
             arrays = {key: file.get_tensor(key) for key in sorted(keys)}
+            for key, array in arrays.items():
+                if array.dtype.kind not in "biuf":
+                    raise TypeError(f"{key} is of type {array.dtype}")
         found = json.loads(header["facts"])
     except InputError:
         raise

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from p3dc import ImageClassifier, P3DCClassifier, Priors
 from p3dc.errors import InputError
+from p3dc.files import read_arrays, write_arrays
 from p3dc.images.classifier import Example, identity, labelled, read_examples
 from p3dc.images.listing import list_folder
 from tests.conftest import AUTO, make_features
@@ -90,7 +91,7 @@ def test_thumbnails_are_small_jpegs_of_the_photos(tmp_path):
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [
-        (["olive/1.png"], "two classes or more, but there is only 'olive'"),
+        (["olive/1.png"], "has photos of one class, 'olive'. Add a class"),
         (["1.png", "2.png"], "1.png in .* has no class. Put the photos of each class into a folder"),
         (["olive/1.png", "2.png"], "has images of its own"),
         ([], "holds no images"),
@@ -498,7 +499,7 @@ def test_a_file_that_is_only_written_again_is_read(classifier, colour_priors, tm
         ({"arrays": {"thumbnail_sizes": np.ones(11, dtype=np.int64)}}, "is damaged"),
         ({"arrays": {"prior_prototypes": np.ones((10, 11))}}, "is damaged"),
         ({"arrays": {"prior_prototypes": np.ones((9, 12))}}, "is damaged"),
-        ({"arrays": {"prior_prototypes": np.full((10, 12), np.nan)}}, "is damaged"),
+        ({"arrays": {"prior_prototypes": np.full((10, 12), np.nan)}}, "has NaN"),
         ({"arrays": {"prior_gains": np.ones(5)}}, "is damaged"),
         ({"arrays": {"prior_names": np.ones(5)}}, "unknown array: prior_names"),
         ({"without": ["thumbnails"]}, "lacks the array thumbnails"),
@@ -548,3 +549,30 @@ def test_photos_of_birds_are_labelled_as_well_as_their_reference_features(data_f
     assert len(rest) == 110
     assert expected > 0.7
     assert np.mean(np.array(found) == names[rest]) == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"support": np.full((6, 12), np.nan, np.float32)},
+        {"support": np.ones((6, 5), np.float32)},
+        {"support": np.ones(6, np.float32)},
+        {"labels": np.array([-1, 0, 0, 1, 1, 1])},
+        {"thumbnail_sizes": np.ones(6, np.int64)},
+        {"thumbnail_sizes": -np.ones(6, np.int64)},
+        {"thumbnails": np.zeros((2, 3), np.uint8)},
+    ],
+)
+def test_arrays_that_make_no_sense_are_refused(tmp_path, change):
+    backbone = Colours()
+    n_features = backbone.n_features
+    rng = np.random.default_rng(0)
+    examples = [Example(f"{i}.jpg", "ab"[i // 3], rng.random(n_features, np.float32), b"jpeg") for i in range(6)]
+    path = tmp_path / "model.safetensors"
+    ImageClassifier(backbone, examples).save(path)
+    names = ["support", "labels", "thumbnails", "thumbnail_sizes"]
+    facts = ["backbone", "classes", "keys", "reject", "point", "priors"]
+    arrays, found = read_arrays(path, "images", 1, required=names, facts=facts)
+    write_arrays(path, "images", 1, arrays | change, found)
+    with pytest.raises(InputError, match="model.safetensors"):
+        ImageClassifier.load(path, backbone)

@@ -100,7 +100,8 @@ def add(
     after.save(model)
     there = n_files - len(after.failures) - (len(after.examples) - len(before.examples))
     if there:
-        screen().print(f"{there} photos were there already and were left out", soft_wrap=True)
+        verb = "photo was" if there == 1 else "photos were"
+        screen().print(f"{there} {verb} there already and left out", soft_wrap=True)
     _tell_findings(after, model)
     if json is not None:
         write_json(json, _facts(after))
@@ -121,6 +122,7 @@ def predict(
     counts: dict[str, int] = {}
     failures: list[tuple[str, str]] = []
     with _table(csv_file) as write:
+        write(None)
         for found in classifier.predict(files):
             write(found)
             if found.failure:
@@ -213,37 +215,34 @@ def _facts(classifier: ImageClassifier) -> dict[str, Any]:
 
 
 @contextmanager
-def _table(path: Path | None) -> Iterator[Callable[[Prediction], None]]:
+def _table(path: Path | None) -> Iterator[Callable[[Prediction | None], None]]:
     """Give a function that writes a prediction as CSV: to the screen at once, and to a file that appears whole."""
-    on_screen = _writer(sys.stdout)
     if path is None:
-        yield on_screen
+        yield _writer(sys.stdout)
         return
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        in_file = _writer(file)
+        in_file, on_screen = _writer(file), _writer(sys.stdout)
 
-        watched = True
-
-        def write(found: Prediction) -> None:
-            nonlocal watched
+        def write(found: Prediction | None) -> None:
             in_file(found)
             try:
-                if watched:
-                    on_screen(found)
-            except BrokenPipeError:
-                watched = False  # whoever read it has left; the file is still wanted
+                on_screen(found)
+            except BrokenPipeError:  # whoever read it has left; the file is still wanted
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
         yield write
 
 
-def _writer(file: IO[str]) -> Callable[[Prediction], None]:
+def _writer(file: IO[str]) -> Callable[[Prediction | None], None]:
+    """Write the names of the columns for None, and then a line for each prediction."""
     table = csv.writer(file, lineterminator="\n")
-    table.writerow(COLUMNS)
 
-    def write(found: Prediction) -> None:
-        numbers = ["" if number != number else f"{number:.4f}" for number in _numbers(found)]
-        table.writerow([found.key, found.label, numbers[0], found.runner_up, numbers[1], found.failure])
+    def write(found: Prediction | None) -> None:
+        if found is None:
+            table.writerow(COLUMNS)
+        else:
+            numbers = ["" if number != number else f"{number:.4f}" for number in _numbers(found)]
+            table.writerow([found.key, found.label, numbers[0], found.runner_up, numbers[1], found.failure])
         file.flush()
 
     return write

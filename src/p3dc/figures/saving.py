@@ -14,5 +14,7 @@ FORMATS = (".png", ".svg", ".pdf")
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure in the format that its ending names. The same figure gives the same file."""
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-    with replacing(path) as temporary:
+    from matplotlib import rc_context
+
+    with replacing(path) as temporary, rc_context({"svg.hashsalt": "p3dc"}):
         figure.savefig(temporary, format=path.suffix[1:], dpi=150, metadata=undated)

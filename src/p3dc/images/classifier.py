@@ -2,6 +2,7 @@
 
 import io
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from PIL import Image
 
 from p3dc import auto
 from p3dc.calibration import Calibration, calibrate_alone, stranger_threshold
-from p3dc.checks import check_directions, check_same_width, is_number
+from p3dc.checks import as_rows, check_point, check_same_width, is_number
 from p3dc.errors import InputError
 from p3dc.files import read_arrays, write_arrays
 from p3dc.images import lite0
@@ -26,7 +27,7 @@ from p3dc.images.listing import ImageFile, list_csv, list_folder, readable
 from p3dc.images.pipeline import embed_images
 from p3dc.images.reading import ImageError, read_image
 from p3dc.method import masked_softmax
-from p3dc.priors import GEOMETRY, Priors
+from p3dc.priors import GEOMETRY, Priors, without_geometry
 
 VERSION = 1
 UNKNOWN = "unknown"
@@ -75,6 +76,8 @@ class Prediction:
     runner_up : str
         The class that is next; where the label is "unknown", the likeliest class.
     runner_up_probability : float
+    rejected : bool
+        Whether the photo fits no class.
     failure : str
         Why there is no label, or nothing.
     """
@@ -84,6 +87,7 @@ class Prediction:
     probability: float = float("nan")
     runner_up: str = ""
     runner_up_probability: float = float("nan")
+    rejected: bool = False
     failure: str = ""
 
 
@@ -129,20 +133,24 @@ class ImageClassifier:
         point: tuple[float, float] | None = None,
         failures: Iterable[tuple[str, str]] = (),
     ) -> None:
-        self.backbone, self.priors, self.reject, self.point = backbone, priors, reject, point
+        self.backbone, self.priors, self.reject, self.point = backbone, priors, _share(reject), point
         self.examples, self.failures = tuple(examples), tuple(failures)
-        if reject is not None and not (is_number(reject) and 0 < reject < 1):
-            raise InputError(f"reject is {reject!r}. It must be a number between 0 and 1, or None.")
+        if point is not None:
+            check_point(*point, extrapolate=True)
         self.classes = sorted({example.label for example in self.examples})
         if len(self.classes) < 2:
             there = f"only {self.classes[0]!r}" if self.classes else "none"
             raise InputError(f"there must be photos of two classes or more, but there is {there}. Add a class.")
         if UNKNOWN in self.classes and reject is not None:
             raise InputError(f"there is a class {UNKNOWN!r}, which is what strangers are called. Rename its folder.")
-        self.support: Array = np.stack([example.features for example in self.examples])
-        check_directions(self.support, "features of the photos")
+        self.support = as_rows([example.features for example in self.examples], "features of the photos")
+        for example, features in zip(self.examples, self.support, strict=True):
+            if not features.any():
+                raise InputError(f"the features of {example.key} are all zeros. Leave the photo out.")
         if priors is not None:
             check_same_width(self.support, "photos", priors.prototypes, "the priors")
+            if priors.geometry is None:
+                warnings.warn(without_geometry(priors), stacklevel=2)
         self.labels = np.array([self.classes.index(example.label) for example in self.examples])
 
     @classmethod
@@ -172,9 +180,15 @@ class ImageClassifier:
         -------
         ImageClassifier
         """
+        if isinstance(priors, str) and priors != "backbone":
+            raise InputError(f"priors is {priors!r}. Give Priors, 'backbone' or None.")
+        _share(reject)
+        files = labelled(folder)
+        if len({file.label for file in files}) < 2:
+            raise InputError(f"{folder} has photos of one class, {files[0].label!r}. Add a class.")
         used = backbone if isinstance(backbone, Backbone) else load_backbone(backbone or lite0.NAME)
         known = backbone_priors(used) if isinstance(priors, str) else priors
-        examples, failures = read_examples(labelled(folder), used, progress)
+        examples, failures = read_examples(files, used, progress)
         if not examples:
             raise InputError(f"none of the {len(failures)} photos in {folder} can be read. {failures[0][1]}")
         return cls(used, examples, known, reject=reject, failures=failures)
@@ -227,7 +241,8 @@ class ImageClassifier:
         Prediction
             In the order of the photos. One that cannot be read has a failure and no label.
         """
-        results = embed_images(photos, self._read, self.backbone, batch=batch)
+        given = [photos] if isinstance(photos, str | os.PathLike) else photos
+        results = embed_images(given, self._read, self.backbone, batch=batch)
         with closing(results):
             for photo, result in results:
                 key = readable(photo)
@@ -238,21 +253,17 @@ class ImageClassifier:
 
     def label(self, features: Array) -> list[Prediction]:
         """Label features that the backbone made, (Q, D)."""
-        cosines = self.calibration.cosines(features)
+        rows = as_rows(features, "features")
+        check_same_width(rows, "the features", self.support, "the examples")
+        cosines = self.calibration.cosines(rows)
         probabilities = masked_softmax(cosines / auto.temperature(self.calibration.shots), None)
         found = []
         for cosine, probability in zip(cosines, probabilities, strict=True):
             first, second = np.argsort(-probability, kind="stable")[:2].tolist()
-            label, runner_up = (first, second) if cosine[first] >= self.unknown_below else (None, first)
-            found.append(
-                Prediction(
-                    "",
-                    UNKNOWN if label is None else self.classes[label],
-                    float(probability[first]),
-                    self.classes[runner_up],
-                    float(probability[runner_up]),
-                )
-            )
+            rejected = bool(cosine[first] < self.unknown_below)
+            label, next_one = (UNKNOWN, first) if rejected else (self.classes[first], second)
+            likely, next_likely = float(probability[first]), float(probability[next_one])
+            found.append(Prediction("", label, likely, self.classes[next_one], next_likely, rejected))
         return found
 
     def _read(self, photo: str | os.PathLike[str]) -> Image.Image:
@@ -293,24 +304,49 @@ class ImageClassifier:
             optional=[f"prior_{name}" for name in ("prototypes", "counts", *GEOMETRY)],
             facts=["backbone", "classes", "keys", "reject", "point", "priors"],
         )
-        try:
-            examples = _restore_examples(arrays, facts)
-            priors = None
-            if facts["priors"] is not None:
-                known = {name.removeprefix("prior_"): array for name, array in arrays.items() if "prior_" in name}
-                priors = Priors.from_arrays(known, facts["priors"])
-            point = None if facts["point"] is None else (float(facts["point"][0]), float(facts["point"][1]))
-            saved, name = facts["backbone"]["digest"], str(facts["backbone"]["name"])
-        except (TypeError, ValueError, IndexError, KeyError) as error:
-            raise InputError(f"{path} is damaged: {error}") from None
         if not isinstance(backbone, Backbone):
-            backbone = load_backbone(name if backbone is None else backbone)
-        if backbone.digest != saved:
-            raise InputError(
-                f"{path} was made with the backbone {name} ({str(saved)[:12]}), not with {backbone.name} "
-                f"({backbone.digest[:12]}). Use that backbone, or fit again."
-            )
-        return cls(backbone, examples, priors, reject=facts["reject"], point=point)
+            backbone = _backbone_of(path, facts, backbone)
+        try:
+            saved = facts["backbone"]["digest"]
+            if backbone.digest != saved:
+                raise InputError(
+                    f"it was made with the backbone {facts['backbone']['name']} ({str(saved)[:12]}), not with "
+                    f"{backbone.name} ({backbone.digest[:12]}). Use that backbone, or fit again."
+                )
+            examples = _restore_examples(arrays, facts, backbone.n_features)
+            priors = None
+            known = {name.removeprefix("prior_"): array for name, array in arrays.items() if "prior_" in name}
+            if facts["priors"] is not None:
+                priors = Priors.from_arrays(known, facts["priors"])
+            elif known:
+                raise ValueError("it has priors without names")
+            point = None if facts["point"] is None else (float(facts["point"][0]), float(facts["point"][1]))
+            return cls(backbone, examples, priors, reject=facts["reject"], point=point)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+            raise InputError(f"{path} is damaged ({error}). Fit it again.") from None
+
+
+def _share(reject: Any) -> float | None:
+    if reject is None:
+        return None
+    if not (is_number(reject) and 0 < reject < 1):
+        raise InputError(f"reject is {reject!r}. It must be a number between 0 and 1, or None.")
+    return float(reject)
+
+
+def _backbone_of(path: str | os.PathLike[str], facts: dict[str, Any], given: str | os.PathLike[str] | None) -> Backbone:
+    """Load the backbone that a model needs."""
+    if given is not None:
+        return load_backbone(given)
+    try:
+        name = str(facts["backbone"]["name"])
+    except (TypeError, KeyError):
+        raise InputError(f"{path} is damaged: it names no backbone. Fit it again.") from None
+    if name != lite0.NAME:
+        raise InputError(f"{path} was made with the backbone {name}. Give its .onnx file as the backbone.")
+    return load_backbone()
 
 
 def identity(backbone: Backbone) -> dict[str, Any]:
@@ -361,9 +397,18 @@ def thumbnail(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def _restore_examples(arrays: dict[str, Array], facts: dict[str, Any]) -> list[Example]:
-    ends = np.cumsum(arrays["thumbnail_sizes"])
-    pieces = np.split(arrays["thumbnails"], ends[:-1])
-    labels = [str(facts["classes"][label]) for label in arrays["labels"].tolist()]
-    rows = zip(facts["keys"], labels, arrays["support"], pieces, strict=True)
-    return [Example(str(key), label, features, piece.tobytes()) for key, label, features, piece in rows]
+def _restore_examples(arrays: dict[str, Array], facts: dict[str, Any], n_features: int) -> list[Example]:
+    support, labels, sizes, pixels = (arrays[name] for name in ("support", "labels", "thumbnail_sizes", "thumbnails"))
+    keys, classes = facts["keys"], facts["classes"]
+    if not (isinstance(keys, list) and isinstance(classes, list) and len(keys) > 0):
+        raise ValueError("it has no list of keys or classes")
+    if support.shape != (len(keys), n_features) or support.dtype.kind != "f":
+        raise ValueError(f"its features are {support.dtype} of shape {support.shape}")
+    if labels.shape != (len(keys),) or labels.dtype.kind != "i" or labels.min() < 0 or labels.max() >= len(classes):
+        raise ValueError("its labels name no classes")
+    whole = pixels.ndim == 1 and pixels.dtype == np.uint8 and sizes.shape == (len(keys),) and sizes.dtype.kind == "i"
+    if not whole or sizes.min() < 0 or sizes.sum() != len(pixels):
+        raise ValueError("its thumbnails do not fit together")
+    pieces = np.split(pixels, np.cumsum(sizes)[:-1])
+    rows = zip(keys, labels.tolist(), support, pieces, strict=True)
+    return [Example(str(key), str(classes[label]), features, piece.tobytes()) for key, label, features, piece in rows]

@@ -2,16 +2,19 @@
 
 import io
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from p3dc.errors import InputError
 from p3dc.images.classifier import UNKNOWN, Example, ImageClassifier, Prediction, thumbnail
 from p3dc.images.listing import readable
+from p3dc.images.pipeline import embed_images
 from p3dc.images.reading import ImageError, read_image
 from p3dc.method import l2_normalize
 
@@ -66,9 +69,9 @@ class Explanation:
     def lines(self) -> Iterator[str]:
         """Tell it in words."""
         found = self.prediction
-        likely = found.runner_up if found.label == UNKNOWN else found.label
+        likely = found.runner_up if found.rejected else found.label
         yield f"{found.key}: {found.label} ({100 * found.probability:.0f} % {likely})"
-        if found.label == UNKNOWN:
+        if found.rejected:
             nearest = max(self.cosines.values())
             yield f"its largest cosine to a class, {nearest:.2f}, is below {self.unknown_below:.2f}"
         for near in self.neighbours:
@@ -108,7 +111,7 @@ class Explanation:
         grid = figure.add_gridspec(2, n_columns + 1, width_ratios=[1.5] + [1] * n_columns, height_ratios=[3, 2])
         found = self.prediction
         title = f"{found.label}\n{100 * found.probability:.0f} %, then {found.runner_up}"
-        if found.label == UNKNOWN:
+        if found.rejected:
             title = f"{UNKNOWN}\nnearest is {found.runner_up}"
         _show(figure.add_subplot(grid[0, 0]), self.photo, title, weight="bold")
         self._draw_cosines(figure.add_subplot(grid[1, 0]))
@@ -118,12 +121,16 @@ class Explanation:
             _draw_pulls(figure.add_subplot(grid[1, column]), near.pulls, first=column == 1)
         how = f"pulled by base classes with weight β = {self.beta:.2f}" if self.beta else "base classes do not pull"
         figure.suptitle(f"The nearest examples; {how}", fontsize=11)
-        save_figure(figure, Path(path))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
+            save_figure(figure, Path(path))
 
     def _draw_cosines(self, ax: Any) -> None:
         names = sorted(self.cosines, key=self.cosines.__getitem__, reverse=True)[:6][::-1]
-        colours = ["C0" if name == self.prediction.label else "0.75" for name in names]
-        ax.barh([_short(name) for name in names], [self.cosines[name] for name in names], color=colours)
+        shown = "" if self.prediction.rejected else self.prediction.label
+        colours = ["C0" if name == shown else "0.75" for name in names]
+        ax.barh(np.arange(len(names)), [self.cosines[name] for name in names], color=colours)
+        ax.set_yticks(np.arange(len(names)), [_short(name) for name in names], parse_math=False)
         if np.isfinite(self.unknown_below):
             ax.axvline(self.unknown_below, color="0.3", linewidth=1, linestyle=":")
         ax.set_xlabel("cosine to the class")
@@ -133,11 +140,17 @@ class Explanation:
 def explain(classifier: ImageClassifier, photo: str | os.PathLike[str]) -> Explanation:
     """Explain the label of one photo."""
     backbone = classifier.backbone
-    try:
-        image = read_image(Path(photo), short_side=backbone.preprocessing.short_side)
-    except ImageError as error:
-        raise InputError(f"{readable(photo)}: {error}") from None
-    features = backbone.embed(backbone.preprocessing.prepare(image)[None])
+    seen: list[bytes] = []
+
+    def read(path: Path) -> Image.Image:
+        image = read_image(path, short_side=backbone.preprocessing.short_side)
+        seen.append(thumbnail(image))
+        return image
+
+    ((_, result),) = embed_images([Path(photo)], read, backbone)
+    if isinstance(result, ImageError):
+        raise InputError(f"{readable(photo)}: {result}")
+    features = result[None]
     calibration = classifier.calibration
     prediction = replace(classifier.label(features)[0], key=readable(photo))
     query = l2_normalize(calibration.prepare(features))[0]
@@ -149,7 +162,7 @@ def explain(classifier: ImageClassifier, photo: str | os.PathLike[str]) -> Expla
     ]
     return Explanation(
         prediction,
-        thumbnail(image),
+        seen[0],
         dict(zip(classifier.classes, calibration.cosines(features)[0].tolist(), strict=True)),
         tuple(neighbours),
         calibration.beta,
@@ -174,10 +187,10 @@ def _strongest(classifier: ImageClassifier, weights: Any, i: int) -> tuple[tuple
 
 
 def _show(ax: Any, jpeg: bytes, title: str, weight: str = "normal") -> None:
-    from PIL import Image
-
     ax.imshow(np.asarray(Image.open(io.BytesIO(jpeg))))
-    ax.set_title("\n".join(_short(line, 26) for line in title.split("\n")), fontsize=9, fontweight=weight)
+    ax.set_title(
+        "\n".join(_short(line, 26) for line in title.split("\n")), fontsize=9, fontweight=weight, parse_math=False
+    )
     ax.axis("off")
 
 
@@ -188,7 +201,7 @@ def _draw_pulls(ax: Any, pulls: tuple[tuple[str, float], ...], *, first: bool) -
     places = np.arange(len(pulls))[::-1]
     ax.barh(places, [weight for _, weight in pulls], color="C1", alpha=0.5)
     for place, (name, _) in zip(places, pulls, strict=True):
-        ax.text(0, place, f" {_short(name)}", va="center", fontsize=8)
+        ax.text(0, place, f" {_short(name)}", va="center", fontsize=8, parse_math=False)
     ax.set_yticks([])
     ax.set_xlabel("weight of base classes" if first else "")
     _tidy(ax)
