@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+from safetensors import SafetensorError
 
 from p3dc import FeatureSet, ImageClassifier, Priors
 from p3dc.cli import COMMANDS
@@ -461,3 +463,130 @@ def test_each_command_has_its_help(p3dc, command, options):
         assert (status, errors) == (0, "")
         assert f"p3dc {command}" in output
         assert all(option in output for option in options)
+
+
+def test_nothing_that_is_read_is_overwritten(p3dc, fitted, photos, network, tmp_path):
+    photo = shutil.copy(photos / "teal" / "0.png", tmp_path / "explanation.png")
+    listing = tmp_path / "list.csv"
+    listing.write_text("path,label\nphotos/teal/0.png,teal\nphotos/rust/0.png,rust\n")
+    same, new = tmp_path / "same.json", tmp_path / "new.safetensors"
+    for command in (
+        ["explain", fitted, photo, "--out", photo],
+        ["explain", fitted, photo, "--out", tmp_path / "e.png", "--json", fitted],
+        ["predict", fitted, photos, "--csv", fitted],
+        ["predict", fitted, photo, "--csv", photo],
+        ["predict", fitted, photos, "--csv", same, "--json", same],
+        ["fit", listing, "--out", new, "--json", listing],
+        ["fit", photos, "--out", new, "--json", new],
+        ["add", fitted, photos, "--json", fitted],
+    ):
+        before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+        status, _, errors = p3dc(*command, "--backbone", network)
+        assert status == 2, command
+        assert is_one_sentence(errors)
+        assert "as well. Give another name." in errors
+        assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_changed_photos_are_extracted_again(p3dc, photos, network, tmp_path):
+    out, broken = tmp_path / "features", photos / "teal" / "1.png"
+    good = broken.read_bytes()
+    broken.write_bytes(good[:60])
+    assert "teal/1.png" in p3dc("extract", photos, "--out", out, "--backbone", network)[2]
+    broken.write_bytes(good)
+    paint(photos / "rust" / "0.png", (1, 2, 250), seed=7)
+    status, output, errors = p3dc("extract", photos, "--out", out, "--backbone", network)
+    assert (status, errors) == (0, "")
+    assert output.startswith("12 of 12")
+    assert "earlier" not in output
+    fresh = tmp_path / "fresh"
+    p3dc("extract", photos, "--out", fresh, "--backbone", network)
+    assert (FeatureSet.load(out).features == FeatureSet.load(fresh).features).all()
+
+
+def test_two_that_add_at_once_both_count(fitted, network, tmp_path):
+    new = {f"new-{n}": paint(tmp_path / f"more-{n}" / f"new-{n}" / "a.png", (60 * n, 9, 9)) for n in (1, 2, 3)}
+    command = [sys.executable, "-m", "p3dc", "add", str(fitted)]
+    running = [
+        subprocess.Popen([*command, str(path.parent.parent), "--backbone", str(network)], stdout=subprocess.DEVNULL)
+        for path in new.values()
+    ]
+    assert [process.wait() for process in running] == [0, 0, 0]
+    assert set(new) <= set(ImageClassifier.load(fitted, network).classes)
+
+
+def test_a_closed_screen_does_not_cost_the_file(fitted, photos, network, tmp_path):
+    command = f"{sys.executable} -m p3dc predict {fitted} {photos} --backbone {network} --csv {tmp_path}/out.csv"
+    for redirection in (">&-", "> /dev/full", "2>&-"):
+        assert subprocess.run(f"{command} {redirection}", shell=True, stdout=subprocess.DEVNULL).returncode == 0
+        assert (tmp_path / "out.csv").read_text().count("\n") == 13
+        (tmp_path / "out.csv").unlink()
+
+
+def test_a_photo_that_cannot_be_asked_for_stops_no_other(label, fitted, photos):
+    status, rows, errors = label(fitted, photos / "teal" / "0.png", "x" * 300 + ".jpg", photos / "rust" / "0.png")
+    assert status == 0
+    assert [row["label"] for row in rows] == ["teal", "", "rust"]
+    assert errors.count("\n") == 1
+
+
+def test_two_names_with_the_same_readable_form_are_two_photos(p3dc, photos, network, tmp_path):
+    odd = os.fsdecode(os.fsencode(photos / "teal") + b"/caf\xe9.png")
+    shutil.copy(photos / "teal" / "0.png", odd)
+    shutil.copy(photos / "teal" / "1.png", photos / "teal" / "caf\\xe9.png")
+    status, output, _ = p3dc("fit", photos, "--out", tmp_path / "m.safetensors", "--backbone", network)
+    assert status == 0
+    assert "teal 6" in output
+
+
+def test_files_that_are_passed_over_are_counted(p3dc, photos, network, tmp_path):
+    for name in ("1.HEIC", "2.heic", "notes"):
+        (photos / "teal" / name).touch()
+    status, _, errors = p3dc("fit", photos, "--out", tmp_path / "m.safetensors", "--backbone", network)
+    assert status == 0
+    assert errors == "p3dc: 3 files that do not end like an image are passed over: .heic 2, no ending 1\n"
+
+
+def test_where_nothing_can_be_read_nothing_is_done(p3dc, fitted, network, tmp_path):
+    (tmp_path / "bad" / "new").mkdir(parents=True)
+    (tmp_path / "bad" / "new" / "a.jpg").write_text("no photo")
+    before = fitted.read_bytes()
+    for command in (["add", fitted, tmp_path / "bad"], ["extract", tmp_path / "bad", "--out", tmp_path / "features"]):
+        status, _, errors = p3dc(*command, "--backbone", network)
+        assert status == 2
+        assert "could be read" in errors
+    assert fitted.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "thumbnail",
+    [b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\nshowpage\n%%EOF\n", b"junk", b"\xff\xd8\xff"],
+)
+def test_a_model_cannot_bring_pictures_of_other_kinds(p3dc, fitted, photos, network, tmp_path, thumbnail):
+    classifier = ImageClassifier.load(fitted, network)
+    hostile = [replace(example, thumbnail=thumbnail) for example in classifier.examples]
+    classifier.with_examples(hostile).save(fitted)
+    picture = tmp_path / "e.png"
+    status, _, errors = p3dc("explain", fitted, photos / "teal" / "0.png", "--out", picture, "--backbone", network)
+    assert status == 2
+    assert is_one_sentence(errors)
+    assert "thumbnail in the model is damaged" in errors
+    assert not picture.exists()
+
+
+def test_the_threshold_is_kept_in_the_model(fitted, network, monkeypatch):
+    expected = ImageClassifier.load(fitted, network).unknown_below
+    monkeypatch.setattr("p3dc.images.classifier.stranger_threshold", lambda *_: pytest.fail("found again"))
+    assert ImageClassifier.load(fitted, network).unknown_below == expected
+
+
+def test_a_full_disk_is_told_in_a_sentence(p3dc, photos, network, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.setattr("p3dc.files.save_file", full)
+    status, _, errors = p3dc("fit", photos, "--out", tmp_path / "m.safetensors", "--backbone", network)
+    assert status == 2
+    assert is_one_sentence(errors)
+    assert "No space left on device" in errors
+    assert not list(tmp_path.glob("*.safetensors"))

@@ -163,7 +163,10 @@ def check_same_width(left: Floats, left_name: str, right: Floats, right_name: st
 
 def is_number(value: Any) -> bool:
     """Tell whether a value is a real number, neither NaN nor infinity."""
-    return isinstance(value, Real) and math.isfinite(value)
+    try:
+        return isinstance(value, Real) and math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
 
 
 def is_auto(value: Any) -> bool:

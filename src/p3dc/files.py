@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from p3dc.errors import InputError
@@ -111,7 +111,10 @@ def write_arrays(path: str | os.PathLike[str], kind: str, version: int, arrays: 
     header = {"format": f"p3dc-{kind}", "version": str(version), "facts": json.dumps(facts, ensure_ascii=False)}
     check_text([header["facts"]], f"the contents of {path}")
     with replacing(path) as temporary:
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, metadata=header)
+        try:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, metadata=header)
+        except SafetensorError as error:  # a full disk, for example
+            raise OSError(f"{path} cannot be written ({error}). Make room, or give another folder.") from None
 
 
 def read_arrays(
@@ -134,7 +137,7 @@ def read_arrays(
             _check_keys(path, "array", keys, required, optional)
             arrays = {key: file.get_tensor(key) for key in sorted(keys)}
             for key, array in arrays.items():
-                if array.dtype.kind not in "biuf":
+                if array.dtype.kind == "V":  # types that NumPy has only with another package
                     raise TypeError(f"{key} is of type {array.dtype}")
         found = json.loads(header["facts"])
     except InputError:

@@ -149,3 +149,33 @@ def test_importing_loads_no_runtime():
     code = "import sys, p3dc.images.backbones; print([m for m in ('onnx', 'onnxruntime', 'torch') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout == "[]\n"
+
+
+def test_a_network_that_mixes_the_images_of_a_batch_is_refused(tmp_path):
+    path = tmp_path / "mixing.onnx"
+    mean = [
+        ("ReduceMean", ["pixels"], ["mean"], {"axes": [0], "keepdims": 1}),
+        ("Sub", ["pixels", "mean"], ["rest"], {}),
+    ]
+    path.write_bytes(model([*mean, ("Flatten", ["rest"], ["features"], {})]))
+    path.with_suffix(".toml").write_text(
+        'short_side = 8\ncrop = 6\nmean = [0, 0, 0]\nscale = [255, 255, 255]\ncolours = "RGB"\nlayout = "NCHW"\n'
+    )
+    with pytest.raises(InputError, match="other features alone than among others"):
+        load_backbone(path)
+
+
+def test_a_network_cannot_take_the_name_of_the_built_in_one(tmp_path):
+    path = tmp_path / "efficientnet-lite0.onnx"
+    path.write_bytes(model([("Flatten", ["pixels"], ["features"], {})]))
+    path.with_suffix(".toml").write_text(
+        'short_side = 8\ncrop = 6\nmean = [0, 0, 0]\nscale = [255, 255, 255]\ncolours = "RGB"\nlayout = "NCHW"\n'
+    )
+    assert load_backbone(path).name == "efficientnet-lite0.onnx"
+
+
+def test_onnx_runtime_tells_nobody(tmp_path):
+    code = "from p3dc.images.backbones import load_backbone; load_backbone()"
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    assert {path.parts[len(tmp_path.parts)] for path in tmp_path.rglob("*")} <= {"p3dc"}

@@ -414,10 +414,10 @@ def test_another_backbone_is_refused_in_one_sentence(classifier, tmp_path):
     with pytest.raises(InputError) as error:
         ImageClassifier.load(path, Colours(name="hues", digest="c1"))
     assert str(error.value) == (
-        f"{path} was made with the backbone colours (c0), not with hues (c1). Use that backbone, or fit again."
+        f"{path}: it was made with the backbone colours (c0), not with hues (c1). Use that backbone, or fit again."
     )
     assert ImageClassifier.load(path, Colours(name="hues")).classes == classifier.classes
-    with pytest.raises(InputError, match="there is no backbone 'colours'"):
+    with pytest.raises(InputError, match="was made with the backbone colours. Give its .onnx file"):
         ImageClassifier.load(path)
 
 
@@ -571,7 +571,7 @@ def test_arrays_that_make_no_sense_are_refused(tmp_path, change):
     path = tmp_path / "model.safetensors"
     ImageClassifier(backbone, examples).save(path)
     names = ["support", "labels", "thumbnails", "thumbnail_sizes"]
-    facts = ["backbone", "classes", "keys", "reject", "point", "priors"]
+    facts = ["backbone", "classes", "keys", "reject", "point", "unknown_below", "priors"]
     arrays, found = read_arrays(path, "images", 1, required=names, facts=facts)
     write_arrays(path, "images", 1, arrays | change, found)
     with pytest.raises(InputError, match="model.safetensors"):

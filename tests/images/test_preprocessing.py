@@ -134,3 +134,11 @@ def test_other_files_are_refused(tmp_path):
         Preprocessing.from_toml(path)
     with pytest.raises(InputError, match="cannot be read as TOML"):
         Preprocessing.from_toml(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("text", ["a = " + "[" * 5000, "mean = [1" + "0" * 400 + ", 0, 0]"])
+def test_hostile_toml_is_refused_in_a_sentence(tmp_path, text):
+    path = tmp_path / "model.toml"
+    path.write_text(text)
+    with pytest.raises(InputError):
+        Preprocessing.from_toml(path)

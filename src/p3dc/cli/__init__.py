@@ -5,9 +5,11 @@ report needs.
 """
 
 import io
+import os
 import sys
 import warnings
 from importlib import import_module
+from pathlib import Path
 
 import typer
 
@@ -22,14 +24,17 @@ COMMANDS = {
 
 def main() -> None:
     """Run the command; a user's mistake is one sentence and status 2."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started this
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # α and β where only ASCII can be shown
     warnings.showwarning = lambda message, *_: typer.echo(f"p3dc: {message}", err=True)
-    _load(sys.argv[1:])
     try:
+        _load(sys.argv[1:])
         sys.exit(app(standalone_mode=False) or 0)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
         sys.stdout = None  # whoever read it has left

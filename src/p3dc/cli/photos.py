@@ -1,8 +1,10 @@
 """Commands for photos: extract, fit, predict, explain, add."""
 
 import csv
+import fcntl
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from p3dc.images.classifier import REJECT, ImageClassifier, Prediction, labelled
 from p3dc.images.listing import ImageFile, list_csv, list_folder, readable
 from p3dc.priors import Priors
 
+MOST_LINES = 20
 COLUMNS = ("path", "label", "probability", "runner_up", "runner_up_probability", "failure")
 
 Network = Annotated[
@@ -42,18 +45,20 @@ def extract(
     """Turn images into features, as Parquet parts."""
     from p3dc.images.extraction import extract as extract_all
 
-    check_outputs(json=json)
+    check_outputs(json=json, inputs=[images])
     files = _listed(images)
     network = load_backbone(backbone)
     with bar("images") as progress:
         told = None if progress is None else (lambda done, _: progress(done, len(files)))
         done = extract_all(files, network, out, batch=batch, progress=told)
-    _tell_failures(done.failures)
-    earlier = f", {done.n_kept:,} of them by an earlier run" if done.n_kept else ""
-    screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(out)}{earlier}", soft_wrap=True)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
         write_json(json, {"folder": str(out), "rows": done.n_rows, "files": done.n_files, "failures": failed})
+    _tell_failures(done.failures)
+    earlier = f", {done.n_kept:,} of them by an earlier run" if done.n_kept else ""
+    screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(out)}{earlier}", soft_wrap=True)
+    if not done.n_rows:
+        raise InputError("none of the images could be read. Look at the reasons above.")
 
 
 @app.command()
@@ -66,9 +71,9 @@ def fit(
     json: JsonFile = None,
 ) -> None:
     """Learn classes from a few photos of each."""
-    check_outputs(json=json, out=out)
+    check_outputs(json=json, out=out, inputs=[support])
     _check_model(out)
-    n_files = len(labelled(support))
+    n_files = len(_labelled(support))
     network = load_backbone(backbone)
     with bar("photos") as progress:
         classifier = ImageClassifier.from_folder(
@@ -79,9 +84,9 @@ def fit(
             progress=None if progress is None else (lambda done: progress(done, n_files)),
         )
     classifier.save(out)
-    _tell_findings(classifier, out)
     if json is not None:
         write_json(json, _facts(classifier))
+    _tell_findings(classifier, out)
 
 
 @app.command()
@@ -92,31 +97,34 @@ def add(
     json: JsonFile = None,
 ) -> None:
     """Add photos, of known or of new classes, to a model."""
-    check_outputs(json=json)
-    n_files = len(labelled(support))
-    before = ImageClassifier.load(model, backbone)
-    with bar("photos") as progress:
+    check_outputs(json=json, inputs=[model, support])
+    n_files = len(_labelled(support))
+    with _alone_with(model), bar("photos") as progress:
+        before = ImageClassifier.load(model, backbone)
         after = before.add(support, None if progress is None else (lambda done: progress(done, n_files)))
-    after.save(model)
+        if len(after.failures) < n_files:
+            after.save(model)
+    if json is not None:
+        write_json(json, _facts(after))
     there = n_files - len(after.failures) - (len(after.examples) - len(before.examples))
     if there:
         verb = "photo was" if there == 1 else "photos were"
         screen().print(f"{there} {verb} there already and left out", soft_wrap=True)
     _tell_findings(after, model)
-    if json is not None:
-        write_json(json, _facts(after))
+    if len(after.failures) == n_files:
+        raise InputError("none of the photos could be read, so nothing was added. Look at the reasons above.")
 
 
 @app.command()
 def predict(
     model: Annotated[Path, typer.Argument(help="A file that fit wrote.")],
-    photos: Annotated[list[Path], typer.Argument(help="Photos, and folders of photos.")],
+    photos: Annotated[list[Path], typer.Argument(help="Photos, and folders of photos.", readable=False)],
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
     backbone: Annotated[str | None, typer.Option(help="The .onnx file, where the model was made with one.")] = None,
     json: JsonFile = None,
 ) -> None:
     """Label photos; each label is printed as soon as it is there."""
-    check_outputs(json=json, csv=csv_file)
+    check_outputs(json=json, csv=csv_file, inputs=[model, *photos])
     classifier = ImageClassifier.load(model, backbone)
     files = [path for given in photos for path in _photos(given)]
     counts: dict[str, int] = {}
@@ -151,22 +159,54 @@ def explain(
     """Show why a photo gets its label: the nearest examples and the base classes that pulled them."""
     from p3dc.images.explanation import explain as explain_photo
 
-    check_outputs(json=json, figure=out)
+    check_outputs(json=json, figure=out, inputs=[model, photo])
     explanation = explain_photo(ImageClassifier.load(model, backbone), photo)
     explanation.save(out)
+    if json is not None:
+        write_json(json, explanation.to_json())
     for line in explanation.lines():
         screen().print(line, soft_wrap=True)
     screen().print(f"Picture: {out}", soft_wrap=True)
-    if json is not None:
-        write_json(json, explanation.to_json())
 
 
 def _listed(images: Path) -> list[ImageFile]:
-    return list_csv(images) if images.suffix.lower() == ".csv" else list(list_folder(images))
+    others: Counter[str] = Counter()
+    files = list_csv(images) if images.suffix.lower() == ".csv" else list(list_folder(images, others))
+    _tell_others(others)
+    return files
+
+
+def _labelled(support: Path) -> list[ImageFile]:
+    others: Counter[str] = Counter()
+    files = labelled(support, others)
+    _tell_others(others)
+    return files
+
+
+def _tell_others(others: Counter[str]) -> None:
+    if others:
+        listed = ", ".join(f"{readable(ending) or 'no ending'} {count:,}" for ending, count in others.most_common(5))
+        typer.echo(f"p3dc: {others.total():,} files that do not end like an image are passed over: {listed}", err=True)
 
 
 def _photos(given: Path) -> Iterable[Path]:
-    return (file.path for file in list_folder(given)) if given.is_dir() else [given]
+    try:
+        return (file.path for file in list_folder(given)) if given.is_dir() else [given]
+    except OSError:  # it cannot even be asked what it is; reading it will say why
+        return [given]
+
+
+@contextmanager
+def _alone_with(model: Path) -> Iterator[None]:
+    """Wait until no other process adds to a model."""
+    while True:
+        if not model.is_file():
+            raise InputError(f"{model} is not a file. Give one that fit wrote.")
+        with model.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.path.samestat(os.fstat(file.fileno()), model.stat()):  # nobody replaced it meanwhile
+                yield
+                return
 
 
 def _check_model(out: Path) -> None:
@@ -190,8 +230,10 @@ def _tell_findings(classifier: ImageClassifier, out: Path) -> None:
     _tell_failures(classifier.failures)
     listed = ", ".join(f"{name} {count}" for name, count in found.shots.items())
     console.print(f"{len(found.shots)} classes, {sum(found.shots.values())} photos: {listed}", soft_wrap=True)
-    for one, two in found.duplicates:
+    for one, two in found.duplicates[:MOST_LINES]:
         console.print(f"the same photo twice: {one} and {two}", soft_wrap=True)
+    if len(found.duplicates) > MOST_LINES:
+        console.print(f"and {len(found.duplicates) - MOST_LINES:,} more pairs of the same photo", soft_wrap=True)
     for key, label, other in found.misfiled:
         console.print(f"{key} looks more like {other} than like the rest of {label}", soft_wrap=True)
     if found.relevance is not None and classifier.priors is not None:
@@ -227,7 +269,7 @@ def _table(path: Path | None) -> Iterator[Callable[[Prediction | None], None]]:
             in_file(found)
             try:
                 on_screen(found)
-            except BrokenPipeError:  # whoever read it has left; the file is still wanted
+            except OSError:  # whoever read it has left, or has no room; the file is still wanted
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
         yield write

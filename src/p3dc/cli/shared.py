@@ -1,7 +1,8 @@
 """What all commands share: the program itself, outputs and progress bars."""
 
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -34,11 +35,16 @@ def program() -> None:
     """Few-shot classification without training."""
 
 
-def check_outputs(figure: Path | None = None, **paths: Path | None) -> None:
-    """Refuse what could not be written before any work is done."""
+def check_outputs(figure: Path | None = None, inputs: Iterable[Path] = (), **paths: Path | None) -> None:
+    """Refuse what could not be written, or would destroy what is read, before any work is done."""
+    taken = {os.path.realpath(path): "read" for path in inputs}
     for path in (figure, *paths.values()):
         if path is not None:
             check_folder(path)
+            real = os.path.realpath(path)
+            if real in taken:
+                raise InputError(f"{path} is to be written, but it is {taken[real]} as well. Give another name.")
+            taken[real] = "to be written"
     if figure is not None and figure.suffix not in FORMATS:
         raise InputError(f"{figure} ends in {figure.suffix!r}. Figures are written as .png, .svg or .pdf.")
 

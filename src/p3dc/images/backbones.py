@@ -66,7 +66,14 @@ class Backbone(ABC):
             )
         features = np.empty((len(batch), self.n_features), dtype=np.float32)
         for start in range(0, len(batch), STEP):
-            features[start : start + STEP] = self._embed(batch[start : start + STEP])
+            some = batch[start : start + STEP]
+            found = self._embed(some)
+            if found.shape != (len(some), self.n_features):
+                raise InputError(
+                    f"{self.name} gives shape {found.shape} for {len(some)} images. It must give {self.n_features} "
+                    "features for each: export it with a free first axis."
+                )
+            features[start : start + STEP] = found
         return features
 
     @abstractmethod
@@ -107,6 +114,7 @@ class OnnxBackbone(Backbone):
             content, what, stem = model, "the model", "onnx"
         else:
             content, what, stem = _read(model), str(model), Path(model).stem
+            stem = Path(model).name if stem == lite0.NAME else stem  # that name belongs to the network in the package
         self.name = stem if name is None else name
         self.preprocessing = preprocessing
         self.digest = digest_of(hashlib.sha256(content).digest(), preprocessing)
@@ -115,16 +123,21 @@ class OnnxBackbone(Backbone):
         self.n_features = self._tried(what)
 
     def _embed(self, batch: Floats) -> npt.NDArray[Any]:
-        (found,) = self._session.run(None, {self._input: batch})
+        try:
+            (found,) = self._session.run(None, {self._input: batch})
+        except Exception as error:
+            raise InputError(
+                f"{self.name} fails on {len(batch)} images ({_first_line(error)}). Export it with a free first axis."
+            ) from None
         return _without_ones(found)
 
     def _tried(self, what: str) -> int:
         """Run two images of zeros to see what comes out."""
         try:
             found = self._embed(np.zeros((2, *self.preprocessing.shape), dtype=np.float32))
-        except Exception as error:
+        except InputError as error:
             raise InputError(
-                f"{what} fails on images of shape {self.preprocessing.shape} ({_first_line(error)}). "
+                f"{what} fails on images of shape {self.preprocessing.shape} ({error}) "
                 "Check the crop and the layout of its preprocessing."
             ) from None
         if found.ndim != 2 or len(found) != 2 or found.dtype.kind != "f":
@@ -179,7 +192,19 @@ def load_backbone(
                 f"{EXAMPLE}"
             )
         preprocessing = Preprocessing.from_toml(beside)
-    return OnnxBackbone(path, preprocessing, threads=threads)
+    backbone = OnnxBackbone(path, preprocessing, threads=threads)
+    _check_alone(backbone, path)
+    return backbone
+
+
+def _check_alone(backbone: Backbone, path: Path) -> None:
+    """Refuse a network whose features of an image depend on the others that come with it."""
+    images = np.random.default_rng(0).normal(size=(3, *backbone.preprocessing.shape)).astype(np.float32)
+    together, alone = backbone.embed(images), np.concatenate([backbone.embed(image[None]) for image in images])
+    if not np.allclose(together, alone, rtol=1e-2, atol=1e-3 * float(np.abs(alone).max(initial=1e-9))):
+        raise InputError(
+            f"{path} gives an image other features alone than among others. Export it for inference, not for training."
+        )
 
 
 def digest_of(network: bytes, preprocessing: Preprocessing) -> str:
@@ -195,6 +220,7 @@ def _read(path: str | os.PathLike[str]) -> bytes:
 
 
 def _session(content: bytes, what: str, threads: int) -> "onnxruntime.InferenceSession":
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # it is read at import
     import onnxruntime
 
     onnxruntime.set_default_logger_severity(SILENT)

@@ -3,6 +3,7 @@
 import io
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ from p3dc import auto
 from p3dc.calibration import Calibration, calibrate_alone, stranger_threshold
 from p3dc.checks import as_rows, check_point, check_same_width, is_number
 from p3dc.errors import InputError
-from p3dc.files import read_arrays, write_arrays
+from p3dc.files import check_text, read_arrays, write_arrays
 from p3dc.images import lite0
 from p3dc.images.backbones import Backbone, load_backbone
 from p3dc.images.findings import Findings, find
@@ -284,6 +285,7 @@ class ImageClassifier:
             "keys": [example.key for example in self.examples],
             "reject": self.reject,
             "point": self.point,
+            "unknown_below": None if self.reject is None else self.unknown_below,
             "priors": None,
         }
         if self.priors is not None:
@@ -302,7 +304,7 @@ class ImageClassifier:
             VERSION,
             required=["support", "labels", "thumbnails", "thumbnail_sizes"],
             optional=[f"prior_{name}" for name in ("prototypes", "counts", *GEOMETRY)],
-            facts=["backbone", "classes", "keys", "reject", "point", "priors"],
+            facts=["backbone", "classes", "keys", "reject", "point", "unknown_below", "priors"],
         )
         if not isinstance(backbone, Backbone):
             backbone = _backbone_of(path, facts, backbone)
@@ -321,10 +323,13 @@ class ImageClassifier:
             elif known:
                 raise ValueError("it has priors without names")
             point = None if facts["point"] is None else (float(facts["point"][0]), float(facts["point"][1]))
-            return cls(backbone, examples, priors, reject=facts["reject"], point=point)
+            found = cls(backbone, examples, priors, reject=facts["reject"], point=point)
+            if found.reject is not None:
+                found.unknown_below = float(facts["unknown_below"])
+            return found
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
-        except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        except (TypeError, ValueError, IndexError, KeyError, AttributeError, OverflowError) as error:
             raise InputError(f"{path} is damaged ({error}). Fit it again.") from None
 
 
@@ -354,10 +359,10 @@ def identity(backbone: Backbone) -> dict[str, Any]:
     return {"name": backbone.name, "digest": backbone.digest, "preprocessing": backbone.preprocessing.to_json()}
 
 
-def labelled(folder: str | os.PathLike[str]) -> list[ImageFile]:
+def labelled(folder: str | os.PathLike[str], others: Counter[str] | None = None) -> list[ImageFile]:
     """List the photos of a folder of classes, or of a CSV, all with a label."""
     path = Path(folder)
-    files = list_csv(path) if path.suffix.lower() == ".csv" else list(list_folder(path))
+    files = list_csv(path) if path.suffix.lower() == ".csv" else list(list_folder(path, others))
     bare = next((file for file in files if file.label is None), None)
     if bare is not None:
         raise InputError(f"{bare.key} in {readable(path)} has no class. Put the photos of each class into a folder.")
@@ -368,11 +373,11 @@ def read_examples(
     files: Iterable[ImageFile], backbone: Backbone, progress: Progress | None = None
 ) -> tuple[list[Example], list[tuple[str, str]]]:
     """Read labelled photos; those that cannot be read come back with the reason."""
-    thumbnails: dict[str, bytes] = {}
+    thumbnails: dict[Path, bytes] = {}
 
     def read(file: ImageFile) -> Image.Image:
         image = read_image(file.path, short_side=backbone.preprocessing.short_side)
-        thumbnails[file.key] = thumbnail(image)
+        thumbnails[file.path] = thumbnail(image)
         return image
 
     examples: list[Example] = []
@@ -381,8 +386,10 @@ def read_examples(
         for file, result in results:
             if isinstance(result, ImageError):
                 failures.append((file.key, str(result)))
+            elif not result.any():
+                failures.append((file.key, "Its features are all zeros, which no cosine can judge. Leave it out."))
             else:
-                examples.append(Example(file.key, str(file.label), result, thumbnails.pop(file.key)))
+                examples.append(Example(file.key, str(file.label), result, thumbnails.pop(file.path)))
             if progress is not None:
                 progress(len(examples) + len(failures))
     return examples, failures
@@ -402,6 +409,7 @@ def _restore_examples(arrays: dict[str, Array], facts: dict[str, Any], n_feature
     keys, classes = facts["keys"], facts["classes"]
     if not (isinstance(keys, list) and isinstance(classes, list) and len(keys) > 0):
         raise ValueError("it has no list of keys or classes")
+    check_text([*map(str, keys), *map(str, classes)], "names in it")
     if support.shape != (len(keys), n_features) or support.dtype.kind != "f":
         raise ValueError(f"its features are {support.dtype} of shape {support.shape}")
     if labels.shape != (len(keys),) or labels.dtype.kind != "i" or labels.min() < 0 or labels.max() >= len(classes):

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from p3dc.errors import InputError
-from p3dc.images.classifier import UNKNOWN, Example, ImageClassifier, Prediction, thumbnail
+from p3dc.images.classifier import THUMBNAIL, UNKNOWN, Example, ImageClassifier, Prediction, thumbnail
 from p3dc.images.listing import readable
 from p3dc.images.pipeline import embed_images
 from p3dc.images.reading import ImageError, read_image
@@ -187,11 +187,22 @@ def _strongest(classifier: ImageClassifier, weights: Any, i: int) -> tuple[tuple
 
 
 def _show(ax: Any, jpeg: bytes, title: str, weight: str = "normal") -> None:
-    ax.imshow(np.asarray(Image.open(io.BytesIO(jpeg))))
+    ax.imshow(_pixels(jpeg))
     ax.set_title(
         "\n".join(_short(line, 26) for line in title.split("\n")), fontsize=9, fontweight=weight, parse_math=False
     )
     ax.axis("off")
+
+
+def _pixels(jpeg: bytes) -> Any:
+    """Open a thumbnail: a small JPEG and nothing else, since a model file may come from anywhere."""
+    try:
+        with Image.open(io.BytesIO(jpeg), formats=["JPEG"]) as image:
+            if max(image.size) > 4 * THUMBNAIL:
+                raise ValueError("it is too large")
+            return np.asarray(image.convert("RGB"))
+    except Exception as error:  # a damaged image can raise anything
+        raise InputError(f"a thumbnail in the model is damaged ({type(error).__name__}). Fit it again.") from None
 
 
 def _draw_pulls(ax: Any, pulls: tuple[tuple[str, float], ...], *, first: bool) -> None:

@@ -145,6 +145,8 @@ def extract(
 
 
 def _made(folder: Path) -> Path:
+    if readable(folder) != str(folder):
+        raise InputError(f"{readable(folder)} is not UTF-8 text. Give another name.")
     if not folder.is_dir():
         check_folder(folder)
         if folder.exists():
@@ -188,13 +190,25 @@ def _summary(maker: dict[str, Any], n_files: int, failures: list[Failure], *, co
     return {"format": "p3dc-extraction", **maker, "complete": complete, "n_files": n_files, "failures": failed}
 
 
+def _contents_digest(files: list[ImageFile]) -> str:
+    """Hash sizes and times of change, which tell whether a file is still the one that was read."""
+    stamps: list[tuple[int, int] | None] = []
+    for file in files:
+        try:
+            status = file.path.stat()
+            stamps.append((status.st_size, status.st_mtime_ns))
+        except OSError:
+            stamps.append(None)
+    return hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
+
+
 def _listing_digest(files: list[ImageFile]) -> str:
     rows = [[file.key, file.label] for file in files]
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def _kept(path: Path, files: list[ImageFile], maker: dict[str, Any]) -> list[Failure] | None:
-    """Return the failures of a part that an earlier run finished, or None if there is no such part."""
+    """Return the failures of a part that an earlier run finished; None if there is none or its files have changed."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -203,14 +217,17 @@ def _kept(path: Path, files: list[ImageFile], maker: dict[str, Any]) -> list[Fai
     try:
         with pq.ParquetFile(path) as part:
             facts = json.loads(part.schema_arrow.metadata[FACTS_KEY])
-            made_by, failures = facts["maker"], [(key, why) for key, why in facts["failures"]]
+            made_by, failures = dict(facts["maker"]), [(str(key), str(why)) for key, why in facts["failures"]]
+            unchanged = facts["contents"] == _contents_digest(files)
             n_rows, same = part.metadata.num_rows, facts["files"] == _listing_digest(files)
             ids = [] if same else part.read(["id"])["id"].to_pylist()
-    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise InputError(f"{path} is damaged or no part of an extraction. Remove it and start again.") from None
     _check_maker(path.parent, made_by, maker)
     if not same:
         raise InputError(_changed(path, {*ids, *dict(failures)}, {file.key for file in files}))
+    if not unchanged:
+        return None
     if n_rows + len(failures) != len(files):
         raise InputError(f"{path} is damaged: it has {n_rows} rows. Remove it and start again.")
     return failures
@@ -269,6 +286,7 @@ def _write_part(
     progress: Callable[[int, int], None] | None,
 ) -> list[Failure]:
     """Extract one part, write it and return its failures."""
+    contents = _contents_digest(files)
     features = np.empty((len(files), backbone.n_features), np.float32)
     kept: list[ImageFile] = []
     failures: list[Failure] = []
@@ -286,7 +304,7 @@ def _write_part(
                 kept.append(file)
             if progress is not None:
                 progress(len(kept) + len(failures), len(failures))
-    facts = {"maker": maker, "files": _listing_digest(files), "failures": failures}
+    facts = {"maker": maker, "files": _listing_digest(files), "contents": contents, "failures": failures}
     _write_parquet(path, features[: len(kept)], kept, facts)
     return failures
 

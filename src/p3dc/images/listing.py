@@ -36,7 +36,7 @@ class ImageFile:
     label: str | None
 
 
-def list_folder(root: str | os.PathLike[str]) -> Iterator[ImageFile]:
+def list_folder(root: str | os.PathLike[str], others: Counter[str] | None = None) -> Iterator[ImageFile]:
     """Find the images of a folder, sorted by key, without opening one.
 
     The folders directly below the root are the classes, and what lies deeper belongs to them too. A folder with images
@@ -46,6 +46,8 @@ def list_folder(root: str | os.PathLike[str]) -> Iterator[ImageFile]:
     Parameters
     ----------
     root : path
+    others : Counter, optional
+        Counts the files that are passed over, by ending.
 
     Returns
     -------
@@ -66,7 +68,7 @@ def list_folder(root: str | os.PathLike[str]) -> Iterator[ImageFile]:
     folder = Path(root)
     if not folder.is_dir():
         raise InputError(f"{readable(folder)} is not a folder. Give a folder of images.")
-    others: Counter[str] = Counter()
+    others = Counter() if others is None else others
     top = _entries(folder, "", others)
     loose = [entry for entry in top if not entry[2]]
     classes = [entry for entry in top if entry[2]]

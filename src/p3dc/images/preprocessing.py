@@ -165,7 +165,7 @@ class Preprocessing:
         """
         try:
             found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{path} cannot be read as TOML ({error}). Write it like this:\n{EXAMPLE}") from None
         return cls._from_table(found, str(path))
 

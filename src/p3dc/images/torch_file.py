@@ -278,8 +278,10 @@ def _unpickle(file: io.BytesIO) -> Any:
         elif name == "GLOBAL":
             stack.append(_admitted(argument))
         elif name == "STACK_GLOBAL":
-            attribute = stack.pop()
-            stack.append(_admitted(f"{stack.pop()} {attribute}"))
+            attribute, module = stack.pop(), stack.pop()
+            if not (isinstance(attribute, str) and isinstance(module, str)):
+                raise InputError("it names something by what is no text")
+            stack.append(_admitted(f"{module} {attribute}"))
         elif name == "REDUCE":
             arguments = stack.pop()
             stack.append(_call(stack.pop(), arguments))
