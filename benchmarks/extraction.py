@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from p3dc.images.backbones import load_backbone
+from p3dc.images.backbones import load_backbone, n_cores
 from p3dc.images.extraction import extract
 from p3dc.images.listing import list_folder
-from p3dc.images.pipeline import n_cores
 from p3dc.images.reading import read_image
 
 WIDTH, HEIGHT = 500, 375

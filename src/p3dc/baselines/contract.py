@@ -9,6 +9,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from p3dc.calibration import members
+
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
 
@@ -96,11 +98,6 @@ def class_means(samples: Array, labels: Labels) -> Array:
     own = members(labels)
     means: Array = (own / own.sum(axis=0)).T.astype(samples.dtype) @ samples
     return means
-
-
-def members(labels: Labels) -> npt.NDArray[np.bool_]:
-    """Mark the class of each sample, (S,) -> (S, N)."""
-    return np.equal.outer(labels, np.arange(labels.max() + 1))
 
 
 def nearness(queries: Array, means: Array) -> Array:

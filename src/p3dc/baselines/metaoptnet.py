@@ -3,7 +3,8 @@
 import numpy as np
 from sklearn.svm import LinearSVC
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod, members
+from p3dc.baselines.contract import Array, Labels, TaskMethod
+from p3dc.calibration import members
 
 
 class MetaOptNetSVM(TaskMethod):

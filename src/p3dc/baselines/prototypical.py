@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, members, nearness
+from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, nearness
+from p3dc.calibration import members
 from p3dc.method import l2_normalize, masked_softmax
 
 

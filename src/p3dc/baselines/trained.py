@@ -16,7 +16,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod, members
+from p3dc.baselines.contract import Array, Labels, TaskMethod
+from p3dc.calibration import members
 from p3dc.checks import check_same_width
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet

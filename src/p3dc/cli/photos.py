@@ -17,7 +17,8 @@ from p3dc.errors import InputError
 from p3dc.files import replacing, write_json
 from p3dc.images import lite0
 from p3dc.images.backbones import load_backbone
-from p3dc.images.classifier import REJECT, ImageClassifier, Prediction, labelled
+from p3dc.images.classifier import REJECT, ImageClassifier, Prediction
+from p3dc.images.examples import labelled
 from p3dc.images.listing import ImageFile, list_csv, list_folder, readable
 from p3dc.priors import Priors
 

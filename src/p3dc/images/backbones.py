@@ -118,7 +118,7 @@ class OnnxBackbone(Backbone):
         self.name = stem if name is None else name
         self.preprocessing = preprocessing
         self.digest = digest_of(hashlib.sha256(content).digest(), preprocessing)
-        self._session = _session(content, what, threads or _n_processors())
+        self._session = _session(content, what, threads or n_cores())
         self._input = _checked_input(self._session, what, preprocessing)
         self.n_features = self._tried(what)
 
@@ -273,5 +273,6 @@ def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
-def _n_processors() -> int:
+def n_cores() -> int:
+    """Count the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

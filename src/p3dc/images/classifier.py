@@ -1,10 +1,8 @@
 """Photos to labels: a backbone, a few photos of each class, and what is known from before."""
 
-import io
 import os
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,9 +20,10 @@ from p3dc.errors import InputError
 from p3dc.files import check_text, read_arrays, write_arrays
 from p3dc.images import lite0
 from p3dc.images.backbones import Backbone, load_backbone
+from p3dc.images.examples import Example, Progress, labelled, read_examples
 from p3dc.images.findings import Findings, find
 from p3dc.images.knowledge import backbone_priors
-from p3dc.images.listing import ImageFile, list_csv, list_folder, readable
+from p3dc.images.listing import readable
 from p3dc.images.pipeline import embed_images
 from p3dc.images.reading import ImageError, read_image
 from p3dc.method import masked_softmax
@@ -35,31 +34,7 @@ UNKNOWN = "unknown"
 REJECT = 0.2
 """Share of photos of other classes to turn away, where nothing else is said."""
 
-THUMBNAIL = 160
-
 Array = npt.NDArray[Any]
-Progress = Callable[[int], None]
-"""Called with the number of photos done."""
-
-
-@dataclass(frozen=True, eq=False)
-class Example:
-    """A labelled photo.
-
-    Attributes
-    ----------
-    key : str
-        Its name.
-    label : str
-    features : array of shape (n_features,)
-    thumbnail : bytes
-        A small JPEG of it.
-    """
-
-    key: str
-    label: str
-    features: Array
-    thumbnail: bytes
 
 
 @dataclass(frozen=True)
@@ -357,51 +332,6 @@ def _backbone_of(path: str | os.PathLike[str], facts: dict[str, Any], given: str
 def identity(backbone: Backbone) -> dict[str, Any]:
     """Say which backbone made the features."""
     return {"name": backbone.name, "digest": backbone.digest, "preprocessing": backbone.preprocessing.to_json()}
-
-
-def labelled(folder: str | os.PathLike[str], others: Counter[str] | None = None) -> list[ImageFile]:
-    """List the photos of a folder of classes, or of a CSV, all with a label."""
-    path = Path(folder)
-    files = list_csv(path) if path.suffix.lower() == ".csv" else list(list_folder(path, others))
-    bare = next((file for file in files if file.label is None), None)
-    if bare is not None:
-        raise InputError(f"{bare.key} in {readable(path)} has no class. Put the photos of each class into a folder.")
-    return files
-
-
-def read_examples(
-    files: Iterable[ImageFile], backbone: Backbone, progress: Progress | None = None
-) -> tuple[list[Example], list[tuple[str, str]]]:
-    """Read labelled photos; those that cannot be read come back with the reason."""
-    thumbnails: dict[Path, bytes] = {}
-
-    def read(file: ImageFile) -> Image.Image:
-        image = read_image(file.path, short_side=backbone.preprocessing.short_side)
-        thumbnails[file.path] = thumbnail(image)
-        return image
-
-    examples: list[Example] = []
-    failures: list[tuple[str, str]] = []
-    with closing(embed_images(files, read, backbone)) as results:
-        for file, result in results:
-            if isinstance(result, ImageError):
-                failures.append((file.key, str(result)))
-            elif not result.any():
-                failures.append((file.key, "Its features are all zeros, which no cosine can judge. Leave it out."))
-            else:
-                examples.append(Example(file.key, str(file.label), result, thumbnails.pop(file.path)))
-            if progress is not None:
-                progress(len(examples) + len(failures))
-    return examples, failures
-
-
-def thumbnail(image: Image.Image) -> bytes:
-    """Make a small JPEG of an image."""
-    small = image.copy()
-    small.thumbnail((THUMBNAIL, THUMBNAIL))
-    buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=80)
-    return buffer.getvalue()
 
 
 def _restore_examples(arrays: dict[str, Array], facts: dict[str, Any], n_features: int) -> list[Example]:

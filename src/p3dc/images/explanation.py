@@ -12,7 +12,8 @@ import numpy as np
 from PIL import Image
 
 from p3dc.errors import InputError
-from p3dc.images.classifier import THUMBNAIL, UNKNOWN, Example, ImageClassifier, Prediction, thumbnail
+from p3dc.images.classifier import UNKNOWN, ImageClassifier, Prediction
+from p3dc.images.examples import THUMBNAIL, Example, thumbnail
 from p3dc.images.listing import readable
 from p3dc.images.pipeline import embed_images
 from p3dc.images.reading import ImageError, read_image

@@ -1,6 +1,5 @@
 """Reading and embedding at the same time, in order and in bounded memory."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from p3dc.checks import check_count
-from p3dc.images.backbones import Backbone
+from p3dc.images.backbones import Backbone, n_cores
 from p3dc.images.reading import ImageError
 
 Item = TypeVar("Item")
@@ -71,11 +70,6 @@ def embed_images(
     workers = n_cores() if workers is None else workers
     check_count("workers", workers, 1)
     return _embed(iter(items), read, backbone, batch, workers)
-
-
-def n_cores() -> int:
-    """Count the cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _embed(

@@ -1,0 +1,90 @@
+"""Labelled photos: which there are, their features, and a small picture of each."""
+
+import io
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+from PIL import Image
+
+from p3dc.errors import InputError
+from p3dc.images.backbones import Backbone
+from p3dc.images.listing import ImageFile, list_csv, list_folder, readable
+from p3dc.images.pipeline import embed_images
+from p3dc.images.reading import ImageError, read_image
+
+THUMBNAIL = 160
+
+Array = npt.NDArray[Any]
+Progress = Callable[[int], None]
+"""Called with the number of photos done."""
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A labelled photo.
+
+    Attributes
+    ----------
+    key : str
+        Its name.
+    label : str
+    features : array of shape (n_features,)
+    thumbnail : bytes
+        A small JPEG of it.
+    """
+
+    key: str
+    label: str
+    features: Array
+    thumbnail: bytes
+
+
+def labelled(folder: str | os.PathLike[str], others: Counter[str] | None = None) -> list[ImageFile]:
+    """List the photos of a folder of classes, or of a CSV, all with a label."""
+    path = Path(folder)
+    files = list_csv(path) if path.suffix.lower() == ".csv" else list(list_folder(path, others))
+    bare = next((file for file in files if file.label is None), None)
+    if bare is not None:
+        raise InputError(f"{bare.key} in {readable(path)} has no class. Put the photos of each class into a folder.")
+    return files
+
+
+def read_examples(
+    files: Iterable[ImageFile], backbone: Backbone, progress: Progress | None = None
+) -> tuple[list[Example], list[tuple[str, str]]]:
+    """Read labelled photos; those that cannot be read come back with the reason."""
+    thumbnails: dict[Path, bytes] = {}
+
+    def read(file: ImageFile) -> Image.Image:
+        image = read_image(file.path, short_side=backbone.preprocessing.short_side)
+        thumbnails[file.path] = thumbnail(image)
+        return image
+
+    examples: list[Example] = []
+    failures: list[tuple[str, str]] = []
+    with closing(embed_images(files, read, backbone)) as results:
+        for file, result in results:
+            if isinstance(result, ImageError):
+                failures.append((file.key, str(result)))
+            elif not result.any():
+                failures.append((file.key, "Its features are all zeros, which no cosine can judge. Leave it out."))
+            else:
+                examples.append(Example(file.key, str(file.label), result, thumbnails.pop(file.path)))
+            if progress is not None:
+                progress(len(examples) + len(failures))
+    return examples, failures
+
+
+def thumbnail(image: Image.Image) -> bytes:
+    """Make a small JPEG of an image."""
+    small = image.copy()
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=80)
+    return buffer.getvalue()
