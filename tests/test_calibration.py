@@ -446,3 +446,13 @@ def test_each_class_in_turn_is_a_stranger_to_the_others(task, priors):
     expected = auto.stranger_threshold(np.concatenate(seen), 3, 0.7, priors.geometry.spread)
     classifier = P3DCClassifier(priors, alpha="auto", beta="auto", scale="auto", reject=0.7).fit(support, labels)
     assert classifier.unknown_below_ == pytest.approx(expected)
+
+
+def test_without_a_geometry_the_temperature_is_that_of_plain_features(task, priors):
+    support, labels, queries, _ = task
+    plain = P3DCClassifier(**AUTO).fit(support, labels)
+    np.testing.assert_allclose(
+        plain.predict_proba(queries), method.masked_softmax(plain.decision_function(queries) / 0.03, None)
+    )
+    assert plain.temperature_for(1) == 0.03
+    assert P3DCClassifier(priors, **AUTO).temperature_for(1) == pytest.approx(0.0725)

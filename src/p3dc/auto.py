@@ -18,6 +18,9 @@ from p3dc.method import Array, l2_normalize
 SHARPNESS = 10.0
 """What cosines to the priors are multiplied by in Eq. (6)."""
 
+PLAIN_TEMPERATURE = 0.03
+"""The same for features that are not prepared, chosen by ``benchmarks/temperature.py``."""
+
 PRIOR_STRANGERS = 4
 """How many cosines of strangers the base classes count for, beside those seen in the task."""
 
@@ -96,9 +99,9 @@ def pull_weight(agreed: Array, support: Array, task_ends: Array, shots: float, t
     return xp.where(inside, by_pull / xp.where(inside, whole, ones), xp.where(agreed > 0, ones, 0 * ones))
 
 
-def temperature(shots: float) -> float:
+def temperature(shots: float, *, prepared: bool = True) -> float:
     """Divide cosines by this before a softmax, so that it tells how often the class is right."""
-    return 0.05 + 0.0225 / shots
+    return 0.05 + 0.0225 / shots if prepared else PLAIN_TEMPERATURE
 
 
 def stranger_threshold(cosines: Array, n_way: int, share: float, spread: float | None) -> float:

@@ -92,6 +92,11 @@ class Calibration:
         return similarities, chosen, method.prior_weights(similarities[:, None], chosen, self.scale)
 
     @property
+    def temperature(self) -> float:
+        """What cosines are divided by before a softmax."""
+        return auto.temperature(self.shots, prepared=self.geometry is not None)
+
+    @property
     def shots(self) -> float:
         """The number of samples of a class; the smallest counts most."""
         return auto.typical_shots(members(self.labels))

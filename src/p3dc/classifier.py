@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 VERSION = 2
-PAPER_TEMPERATURE = 0.03
-"""Chosen on validation classes by ``benchmarks/temperature.py``."""
-
 UNKNOWN: dict[str, Any] = {"U": "unknown", "i": -1, "u": -1}
 """The label of what belongs to no class, by the kind of the other labels."""
 
@@ -282,14 +279,19 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         array of shape (n_queries, n_classes)
         """
         cosines = self._cosines(X)
-        divisor = self.temperature_for(self._calibration.shots, self._fitted["scale"])
+        divisor = self._calibration.temperature if is_auto(self.temperature) else self._check_temperature()
         probabilities: Array = method.masked_softmax(cosines / divisor, None)
         return probabilities
 
-    def temperature_for(self, shots: float, scale: Weight | None = None) -> float:
-        """Say what :meth:`predict_proba` divides cosines by with so many shots, at this scale or another."""
-        if is_auto(self.temperature):
-            return auto.temperature(shots) if is_auto(self.scale if scale is None else scale) else PAPER_TEMPERATURE
+    def temperature_for(self, shots: float) -> float:
+        """Say what :meth:`predict_proba` will divide cosines by after a fit to so many shots."""
+        if not is_auto(self.temperature):
+            return self._check_temperature()
+        priors = as_priors(self.priors)
+        prepared = is_auto(self.scale) and priors is not None and priors.geometry is not None
+        return auto.temperature(shots, prepared=prepared)
+
+    def _check_temperature(self) -> float:
         if not is_number(self.temperature) or float(self.temperature) <= 0:
             raise InputError(f"temperature is {self.temperature!r}. It must be a number more than 0, or 'auto'.")
         return float(self.temperature)

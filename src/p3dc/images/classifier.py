@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from p3dc import auto
 from p3dc.calibration import Calibration, calibrate_alone, stranger_threshold
 from p3dc.checks import as_rows, check_point, check_same_width, is_number
 from p3dc.errors import InputError
@@ -232,7 +231,7 @@ class ImageClassifier:
         rows = as_rows(features, "features")
         check_same_width(rows, "the features", self.support, "the examples")
         cosines = self.calibration.cosines(rows)
-        probabilities = masked_softmax(cosines / auto.temperature(self.calibration.shots), None)
+        probabilities = masked_softmax(cosines / self.calibration.temperature, None)
         found = []
         for cosine, probability in zip(cosines, probabilities, strict=True):
             first, second = np.argsort(-probability, kind="stable")[:2].tolist()
