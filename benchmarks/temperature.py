@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc import FeatureSet, Priors, sample_tasks, search
+from p3dc.confidence import Reliability
 from p3dc.engine import TaskScorer
 from p3dc.method import masked_softmax
 
@@ -18,10 +19,9 @@ TEMPERATURES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1)
 
 
 def calibration_error(probabilities: npt.NDArray[np.floating], right: npt.NDArray[np.bool_]) -> float:
-    confidence = probabilities.max(axis=-1)
-    bins = np.minimum((confidence * 15).astype(int), 14)
-    gaps = [abs(confidence[bins == b].sum() - right[bins == b].sum()) for b in range(15)]
-    return float(sum(gaps) / len(right))
+    reliability = Reliability()
+    reliability.add(probabilities.max(axis=-1), right)
+    return reliability.error
 
 
 def main() -> None:

@@ -33,6 +33,8 @@ class Calibration:
         The class of each sample, a number from 0 on.
     alpha, beta, scale : float
         What it was calibrated with.
+    n_nearest : int
+        How many base classes could pull each sample, M.
     transformed, prototypes : arrays of shape (S, D) and (B, D)
         The samples that were pulled and the base prototypes that pulled them; None where nothing did.
     geometry, centre
@@ -48,6 +50,7 @@ class Calibration:
     alpha: float
     beta: float
     scale: float
+    n_nearest: int
     transformed: Array | None = None
     prototypes: Array | None = None
     geometry: Geometry | None = None
@@ -76,7 +79,7 @@ class Calibration:
         ]
         return np.concatenate(blocks)
 
-    def pulls(self, n_nearest: int) -> tuple[Array, Array, Array]:
+    def pulls(self) -> tuple[Array, Array, Array]:
         """Tell what pulls each sample on its own and with its task, as (S, 2, B).
 
         Returns
@@ -87,7 +90,7 @@ class Calibration:
         weights : array of shape (S, 2, B)
         """
         similarities = method.prior_similarities(self.transformed, self.prototypes)
-        nearest = method.nearest_priors(similarities, n_nearest)
+        nearest = method.nearest_priors(similarities, self.n_nearest)
         chosen = np.stack([nearest, np.broadcast_to(method.task_priors(nearest), nearest.shape)], axis=1)
         return similarities, chosen, method.prior_weights(similarities[:, None], chosen, self.scale)
 
@@ -163,11 +166,11 @@ def calibrate_as_told(
     """Calibrate as the paper does, or only normalise where there are no priors."""
     normalised = method.l2_normalize(support)
     if priors is None:
-        return Calibration(normalised, labels, alpha, beta, scale)
+        return Calibration(normalised, labels, alpha, beta, scale, n_nearest)
     prototypes = priors.prototypes.astype(support.dtype)
     ends = method.endpoints(support, prototypes, n_nearest=n_nearest, power=power, scale=scale)
     samples = method.unify(normalised, *ends, alpha, beta)
-    return Calibration(samples, labels, alpha, beta, scale, method.tukey(support, power), prototypes)
+    return Calibration(samples, labels, alpha, beta, scale, n_nearest, method.tukey(support, power), prototypes)
 
 
 def calibrate_alone(
@@ -193,7 +196,7 @@ def calibrate_alone(
     """
     directions = method.l2_normalize(support.astype(np.float64))
     if priors is None or priors.geometry is None:
-        return Calibration(directions, labels, 0.0, 0.0, auto.SHARPNESS, alone=True)
+        return Calibration(directions, labels, 0.0, 0.0, auto.SHARPNESS, n_nearest, alone=True)
     geometry, belonging = priors.geometry, members(labels)
     averages = auto.class_averages(belonging)
     whitened = geometry.whiten(directions)
@@ -210,6 +213,7 @@ def calibrate_alone(
         labels,
         *point,
         auto.SHARPNESS,
+        n_nearest,
         transformed=prepared,
         prototypes=prototypes,
         geometry=geometry,

@@ -193,6 +193,15 @@ def check_point(alpha: Weight, beta: Weight, *, extrapolate: bool, scale: Weight
         )
 
 
+def check_share(name: str, share: Any) -> float | None:
+    """Refuse what is no number between 0 and 1; None stands for none."""
+    if share is None:
+        return None
+    if not (is_number(share) and 0 < share < 1):
+        raise InputError(f"{name} is {share!r}. It must be a number between 0 and 1, or None.")
+    return float(share)
+
+
 def check_count(name: str, number: Any, least: int) -> None:
     """Refuse what is no whole number, or too small."""
     if not isinstance(number, Integral):

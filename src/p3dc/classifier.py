@@ -23,13 +23,14 @@ from p3dc.checks import (
     check_power,
     check_same_width,
     check_settings,
+    check_share,
     first_empty,
     is_auto,
     is_number,
 )
 from p3dc.errors import InputError
 from p3dc.files import read_arrays, write_arrays
-from p3dc.priors import GEOMETRY, Priors, as_priors, without_geometry
+from p3dc.priors import PACKED, Priors, as_priors, pack_priors, unpack_priors, without_geometry
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -323,7 +324,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         priors = as_priors(self._fitted["priors"])
         if priors is None or self._calibration.transformed is None:
             raise InputError("there are no priors that pull the samples. Fit with priors to explain them.")
-        similarities, chosen, weights = self._calibration.pulls(self._fitted["n_nearest"])
+        similarities, chosen, weights = self._calibration.pulls()
         support, level, prior = np.nonzero(chosen)
         order = np.lexsort((-weights[support, level, prior], level, support))
         support, level, prior = support[order], level[order], prior[order]
@@ -343,16 +344,14 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         classes = as_labels(self.classes_)
         priors = as_priors(self._fitted["priors"])
-        arrays: dict[str, Array] = {"support": self.support_, "labels": self.labels_}
+        known, facts_of_priors = pack_priors(priors)
+        arrays: dict[str, Array] = {"support": self.support_, "labels": self.labels_, **known}
         facts = {
             "parameters": {name: _plain(value) for name, value in self._fitted.items() if name != "priors"},
             "classes": classes.tolist(),
             "class_type": str(classes.dtype),
-            "priors": None,
+            "priors": facts_of_priors,
         }
-        if priors is not None:
-            known, facts["priors"] = priors.to_arrays()
-            arrays |= {f"prior_{name}": array for name, array in known.items()}
         write_arrays(path, "classifier", VERSION, arrays, facts)
 
     @classmethod
@@ -372,7 +371,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             "classifier",
             VERSION,
             required=["support", "labels"],
-            optional=[f"prior_{name}" for name in ("prototypes", "counts", *GEOMETRY)],
+            optional=PACKED,
             facts=["parameters", "classes", "class_type", "priors"],
         )
         try:
@@ -382,10 +381,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def _restore(cls, arrays: dict[str, Array], facts: dict[str, Any]) -> Self:
-        priors = None
-        if facts["priors"] is not None:
-            known = {name.removeprefix("prior_"): array for name, array in arrays.items() if name.startswith("prior_")}
-            priors = Priors.from_arrays(known, facts["priors"])
+        priors = unpack_priors(arrays, facts["priors"])
         unknown = set(facts["parameters"]) - (set(cls().get_params()) - {"priors"})
         if unknown:
             raise InputError(
@@ -399,8 +395,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
     def _check_support(self, X: npt.ArrayLike, y: npt.ArrayLike, *, first: bool) -> tuple[Array, Array]:
         check_settings(n_nearest=self.n_nearest, power=self.power, scale=self.scale, attention=self.attention)
         check_point(self.alpha, self.beta, extrapolate=self.extrapolate, scale=self.scale)
-        if self.reject is not None and not (is_number(self.reject) and 0 < self.reject < 1):
-            raise InputError(f"reject is {self.reject!r}. It must be a number between 0 and 1, or None.")
+        check_share("reject", self.reject)
         support, labels = validate_data(
             self, X, y, reset=first, dtype=[np.float64, np.float32], ensure_all_finite=False
         )

@@ -29,6 +29,13 @@ Progress = Callable[[int, int], None]
 CHUNK_BYTES = 2**26  # the features of tasks that are learned together
 
 
+def part_of(progress: Progress | None, step: int, n_steps: int) -> Progress | None:
+    """Make one of several steps of equal length out of a progress."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(step * total + done, n_steps * total)
+
+
 def half_width(values: npt.NDArray[np.float64]) -> float:
     """Half the width of the 95 % interval of a mean; NaN of a single value."""
     if len(values) < 2:

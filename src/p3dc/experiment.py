@@ -1,6 +1,6 @@
 """The paper's protocol: choose α and β on validation classes, or for each task, then compare on novel classes."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,7 +8,7 @@ from p3dc.baselines import CL2N, L2N, NN, SimpleShot
 from p3dc.checks import check_settings
 from p3dc.classifier import P3DCClassifier
 from p3dc.errors import InputError
-from p3dc.evaluation import Comparison, Progress, compare
+from p3dc.evaluation import Comparison, Progress, compare, part_of
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.priors import Priors
@@ -23,7 +23,6 @@ BASELINES: dict[str, tuple[str, Callable[[Priors], Any]]] = {
 METHODS = (*BASELINES, "p3dc", "auto")
 DEFAULT_METHODS = ("nn", "l2n", "cl2n", "p3dc")
 AUTO_ROW = "P3DC (auto)"
-DEFAULT_POINT = (0.0, 0.9)
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def run(
     }
     attentions = list(dict.fromkeys(protocol.attentions)) if "p3dc" in protocol.methods else []
     searching = validation is not None and protocol.point is None
-    steps = _steps(progress, len(attentions) * searching + 1)
+    n_steps = len(attentions) * searching + 1
     choices: dict[str, Choice] = {}
     classifiers: dict[str, Any] = {}
     for name in dict.fromkeys(protocol.methods):
@@ -135,27 +134,18 @@ def run(
             row, make = BASELINES[name]
             classifiers[row] = make(priors)
             continue
-        for attention in attentions:
+        for step, attention in enumerate(attentions):
             row = "P3DC" if attention == "raw" else f"P3DC ({attention})"
             classifier = P3DCClassifier(priors, attention=attention, **protocol.settings)
-            point, origin, found = DEFAULT_POINT, "default", None
+            point, origin, found = (float(classifier.alpha), float(classifier.beta)), "default", None
             if protocol.point is not None:
                 point, origin = protocol.point, "given"
             elif validation is not None:
                 tuned = {key: getattr(classifier, key) for key in ("n_nearest", "power", "scale", "attention")}
-                found = search(priors, validation, **drawing, **tuned, progress=next(steps))
+                found = search(priors, validation, **drawing, **tuned, progress=part_of(progress, step, n_steps))
                 point, origin = (found.best.alpha, found.best.beta), "chosen on the validation classes"
             classifiers[row] = classifier.set_params(alpha=point[0], beta=point[1])
             choices[row] = Choice(*point, origin, found)
     drawing["n_unknown"] = protocol.n_unknown
-    return Experiment(n_shot, compare(classifiers, novel, **drawing, progress=next(steps)), choices)
-
-
-def _steps(progress: Progress | None, n_steps: int) -> Iterator[Progress | None]:
-    """Split one progress into steps of equal length."""
-    for step in range(n_steps):
-        yield None if progress is None else _step(progress, step, n_steps)
-
-
-def _step(progress: Progress, step: int, n_steps: int) -> Progress:
-    return lambda done, total: progress(step * total + done, n_steps * total)
+    measured = compare(classifiers, novel, **drawing, progress=part_of(progress, n_steps - 1, n_steps))
+    return Experiment(n_shot, measured, choices)

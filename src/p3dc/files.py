@@ -23,6 +23,8 @@ from p3dc.errors import InputError
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+FIGURE_FORMATS = (".png", ".svg", ".pdf")
+
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:

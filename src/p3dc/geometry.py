@@ -6,6 +6,7 @@ Shape letters: B base classes, D features, R axes.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class Geometry:
     def __setstate__(self, state: dict[str, Any]) -> None:
         _protect(self, state)
 
-    @property
+    @cached_property
     def mean(self) -> Array:
         """The mean of the prototypes."""
         return np.asarray(self.prototypes.mean(axis=0))

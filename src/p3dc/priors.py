@@ -20,6 +20,9 @@ MOST_FEATURES = 8192
 
 GEOMETRY = ("lengths", "axes", "gains")
 ARRAYS = ("counts", "scatter", *GEOMETRY)
+PREFIX = "prior_"
+PACKED = tuple(PREFIX + name for name in ("prototypes", "counts", *GEOMETRY))
+"""What the arrays of priors are called in the files of others."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -242,6 +245,24 @@ class Priors:
 def as_priors(priors: Priors | npt.ArrayLike | None) -> Priors | None:
     """Return priors as they are, or made from an array of prototypes."""
     return priors if priors is None or isinstance(priors, Priors) else Priors(priors)
+
+
+def pack_priors(priors: Priors | None) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any] | None]:
+    """Take priors apart for the file of a classifier: arrays, and facts or None where there are no priors."""
+    if priors is None:
+        return {}, None
+    arrays, facts = priors.to_arrays()
+    return {PREFIX + name: array for name, array in arrays.items()}, facts
+
+
+def unpack_priors(arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Any] | None) -> Priors | None:
+    """Put together what :func:`pack_priors` took apart; other arrays are passed over."""
+    known = {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
+    if facts is None:
+        if known:
+            raise ValueError("it has priors without names")
+        return None
+    return Priors.from_arrays(known, facts)
 
 
 def without_geometry(priors: Priors) -> str:

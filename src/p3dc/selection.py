@@ -1,6 +1,6 @@
 """Choosing α, β, scale and M on classes that are not the ones to be tested."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from p3dc.checks import Weight, check_settings, is_auto
 from p3dc.classifier import P3DCClassifier
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
-from p3dc.evaluation import Difference, Progress, compare, percent
+from p3dc.evaluation import Difference, Progress, compare, part_of, percent
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.prepared import PreparedScorer
@@ -215,7 +215,7 @@ def search(
     variants = list(product(scales, numbers))
     for done, (some_scale, number) in enumerate(variants):
         scorer = _grid_scorer(known, validation, points, some_scale, number, power, attention)
-        columns.append(_measure(scorer, sampler, n_tasks, _part(progress, done, len(variants))))
+        columns.append(_measure(scorer, sampler, n_tasks, part_of(progress, done, len(variants))))
     mean, interval = (np.concatenate(column) / (n_way * n_query) for column in zip(*columns, strict=True))
     each = np.tile(points, (len(variants), 1))
     return SearchResult(
@@ -275,12 +275,6 @@ def _measure(
     mean = total / n_tasks
     spread = np.sqrt(np.maximum(squares - n_tasks * mean**2, 0) / max(n_tasks - 1, 1) / n_tasks)
     return mean, 1.96 * spread if n_tasks > 1 else np.full(len(mean), np.nan)
-
-
-def _part(progress: Progress | None, step: int, n_steps: int) -> Callable[[int, int], None] | None:
-    if progress is None:
-        return None
-    return lambda done, total: progress(step * total + done, n_steps * total)
 
 
 def gain_outside(result: SearchResult, priors: Priors, validation: FeatureSet, **drawing: Any) -> Difference | None:

@@ -10,7 +10,7 @@ from PIL import Image
 
 from p3dc import ImageClassifier
 from p3dc.errors import InputError
-from p3dc.images.explanation import N_NEAREST, N_NEIGHBOURS, explain
+from p3dc.images.explanation import N_NEIGHBOURS, explain
 from p3dc.method import l2_normalize
 from tests.images.conftest import COLOURS, paint, paint_classes
 from tests.images.test_extraction import Colours
@@ -70,7 +70,7 @@ def test_few_examples_are_all_neighbours(photos, photo):
 @pytest.mark.parametrize("point", [(0.0, 0.5), (0.3, 0.0), POINT])
 def test_pulls_are_the_weights_of_both_levels(pulled, colour_priors, photo, point):
     classifier = ImageClassifier(Colours(), pulled.examples, colour_priors, reject=None, point=point)
-    _, _, weights = classifier.calibration.pulls(N_NEAREST)
+    _, _, weights = classifier.calibration.pulls()
     alpha, beta = (share / sum(point) for share in point)
     keys = [example.key for example in classifier.examples]
     for near in explain(classifier, photo).neighbours:

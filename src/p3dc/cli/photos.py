@@ -19,7 +19,7 @@ from p3dc.images import lite0
 from p3dc.images.backbones import load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier, Prediction
 from p3dc.images.examples import labelled
-from p3dc.images.listing import ImageFile, list_csv, list_folder, readable
+from p3dc.images.listing import ImageFile, list_folder, list_images, readable
 from p3dc.priors import Priors
 
 MOST_LINES = 20
@@ -47,7 +47,7 @@ def extract(
     from p3dc.images.extraction import extract as extract_all
 
     check_outputs(json=json, inputs=[images])
-    files = _listed(images)
+    files = _list(list_images, images)
     network = load_backbone(backbone)
     with bar("images") as progress:
         told = None if progress is None else (lambda done, _: progress(done, len(files)))
@@ -74,7 +74,7 @@ def fit(
     """Learn classes from a few photos of each."""
     check_outputs(json=json, out=out, inputs=[support])
     _check_model(out)
-    n_files = len(_labelled(support))
+    n_files = len(_list(labelled, support))
     network = load_backbone(backbone)
     with bar("photos") as progress:
         classifier = ImageClassifier.from_folder(
@@ -99,7 +99,7 @@ def add(
 ) -> None:
     """Add photos, of known or of new classes, to a model."""
     check_outputs(json=json, inputs=[model, support])
-    n_files = len(_labelled(support))
+    n_files = len(_list(labelled, support))
     with _alone_with(model), bar("photos") as progress:
         before = ImageClassifier.load(model, backbone)
         after = before.add(support, None if progress is None else (lambda done: progress(done, n_files)))
@@ -170,24 +170,14 @@ def explain(
     screen().print(f"Picture: {out}", soft_wrap=True)
 
 
-def _listed(images: Path) -> list[ImageFile]:
+def _list(listing: Callable[[Path, Counter[str]], list[ImageFile]], path: Path) -> list[ImageFile]:
+    """List images and tell what was passed over."""
     others: Counter[str] = Counter()
-    files = list_csv(images) if images.suffix.lower() == ".csv" else list(list_folder(images, others))
-    _tell_others(others)
-    return files
-
-
-def _labelled(support: Path) -> list[ImageFile]:
-    others: Counter[str] = Counter()
-    files = labelled(support, others)
-    _tell_others(others)
-    return files
-
-
-def _tell_others(others: Counter[str]) -> None:
+    files = listing(path, others)
     if others:
         listed = ", ".join(f"{readable(ending) or 'no ending'} {count:,}" for ending, count in others.most_common(5))
         typer.echo(f"p3dc: {others.total():,} files that do not end like an image are passed over: {listed}", err=True)
+    return files
 
 
 def _photos(given: Path) -> Iterable[Path]:

@@ -13,13 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from p3dc.errors import InputError
-from p3dc.files import check_folder
+from p3dc.files import FIGURE_FORMATS, check_folder
 
 Callback = Callable[[int, int], None]
 """Called with how much is done and how much there is."""
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")]
-FORMATS = (".png", ".svg", ".pdf")
 
 app = typer.Typer(
     help="Few-shot classification without training.",
@@ -45,7 +44,7 @@ def check_outputs(figure: Path | None = None, inputs: Iterable[Path] = (), **pat
             if real in taken:
                 raise InputError(f"{path} is to be written, but it is {taken[real]} as well. Give another name.")
             taken[real] = "to be written"
-    if figure is not None and figure.suffix not in FORMATS:
+    if figure is not None and figure.suffix not in FIGURE_FORMATS:
         raise InputError(f"{figure} ends in {figure.suffix!r}. Figures are written as .png, .svg or .pdf.")
 
 

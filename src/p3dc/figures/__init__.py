@@ -3,6 +3,6 @@
 from p3dc.figures.calibration import CalibrationDisplay
 from p3dc.figures.comparison import GridComparisonDisplay
 from p3dc.figures.grid import GridDisplay
-from p3dc.figures.saving import FORMATS, save_figure
+from p3dc.figures.saving import save_figure
 
-__all__ = ["FORMATS", "CalibrationDisplay", "GridComparisonDisplay", "GridDisplay", "save_figure"]
+__all__ = ["CalibrationDisplay", "GridComparisonDisplay", "GridDisplay", "save_figure"]

@@ -8,8 +8,6 @@ from p3dc.files import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = (".png", ".svg", ".pdf")
-
 
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure in the format that its ending names. The same figure gives the same file."""

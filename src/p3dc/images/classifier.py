@@ -14,7 +14,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from p3dc.calibration import Calibration, calibrate_alone, stranger_threshold
-from p3dc.checks import as_rows, check_point, check_same_width, is_number
+from p3dc.checks import as_rows, check_point, check_same_width, check_share
 from p3dc.errors import InputError
 from p3dc.files import check_text, read_arrays, write_arrays
 from p3dc.images import lite0
@@ -26,7 +26,7 @@ from p3dc.images.listing import readable
 from p3dc.images.pipeline import embed_images
 from p3dc.images.reading import ImageError, read_image
 from p3dc.method import masked_softmax
-from p3dc.priors import GEOMETRY, Priors, without_geometry
+from p3dc.priors import PACKED, Priors, pack_priors, unpack_priors, without_geometry
 
 VERSION = 1
 UNKNOWN = "unknown"
@@ -108,7 +108,7 @@ class ImageClassifier:
         point: tuple[float, float] | None = None,
         failures: Iterable[tuple[str, str]] = (),
     ) -> None:
-        self.backbone, self.priors, self.reject, self.point = backbone, priors, _share(reject), point
+        self.backbone, self.priors, self.reject, self.point = backbone, priors, check_share("reject", reject), point
         self.examples, self.failures = tuple(examples), tuple(failures)
         if point is not None:
             check_point(*point, extrapolate=True)
@@ -126,7 +126,8 @@ class ImageClassifier:
             check_same_width(self.support, "photos", priors.prototypes, "the priors")
             if priors.geometry is None:
                 warnings.warn(without_geometry(priors), stacklevel=2)
-        self.labels = np.array([self.classes.index(example.label) for example in self.examples])
+        place = {name: number for number, name in enumerate(self.classes)}
+        self.labels = np.array([place[example.label] for example in self.examples])
 
     @classmethod
     def from_folder(
@@ -157,7 +158,7 @@ class ImageClassifier:
         """
         if isinstance(priors, str) and priors != "backbone":
             raise InputError(f"priors is {priors!r}. Give Priors, 'backbone' or None.")
-        _share(reject)
+        check_share("reject", reject)
         files = labelled(folder)
         if len({file.label for file in files}) < 2:
             raise InputError(f"{folder} has photos of one class, {files[0].label!r}. Add a class.")
@@ -247,7 +248,9 @@ class ImageClassifier:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file: features, thumbnails, priors and the identity of the backbone."""
         thumbnails = [np.frombuffer(example.thumbnail, dtype=np.uint8) for example in self.examples]
+        known, facts_of_priors = pack_priors(self.priors)
         arrays: dict[str, Array] = {
+            **known,
             "support": self.support,
             "labels": self.labels,
             "thumbnails": np.concatenate(thumbnails),
@@ -260,11 +263,8 @@ class ImageClassifier:
             "reject": self.reject,
             "point": self.point,
             "unknown_below": None if self.reject is None else self.unknown_below,
-            "priors": None,
+            "priors": facts_of_priors,
         }
-        if self.priors is not None:
-            known, facts["priors"] = self.priors.to_arrays()
-            arrays |= {f"prior_{name}": array for name, array in known.items()}
         write_arrays(path, "images", VERSION, arrays, facts)
 
     @classmethod
@@ -277,7 +277,7 @@ class ImageClassifier:
             "images",
             VERSION,
             required=["support", "labels", "thumbnails", "thumbnail_sizes"],
-            optional=[f"prior_{name}" for name in ("prototypes", "counts", *GEOMETRY)],
+            optional=PACKED,
             facts=["backbone", "classes", "keys", "reject", "point", "unknown_below", "priors"],
         )
         if not isinstance(backbone, Backbone):
@@ -290,12 +290,7 @@ class ImageClassifier:
                     f"{backbone.name} ({backbone.digest[:12]}). Use that backbone, or fit again."
                 )
             examples = _restore_examples(arrays, facts, backbone.n_features)
-            priors = None
-            known = {name.removeprefix("prior_"): array for name, array in arrays.items() if "prior_" in name}
-            if facts["priors"] is not None:
-                priors = Priors.from_arrays(known, facts["priors"])
-            elif known:
-                raise ValueError("it has priors without names")
+            priors = unpack_priors(arrays, facts["priors"])
             point = None if facts["point"] is None else (float(facts["point"][0]), float(facts["point"][1]))
             found = cls(backbone, examples, priors, reject=facts["reject"], point=point)
             if found.reject is not None:
@@ -305,14 +300,6 @@ class ImageClassifier:
             raise InputError(f"{path}: {error}") from None
         except (TypeError, ValueError, IndexError, KeyError, AttributeError, OverflowError) as error:
             raise InputError(f"{path} is damaged ({error}). Fit it again.") from None
-
-
-def _share(reject: Any) -> float | None:
-    if reject is None:
-        return None
-    if not (is_number(reject) and 0 < reject < 1):
-        raise InputError(f"reject is {reject!r}. It must be a number between 0 and 1, or None.")
-    return float(reject)
 
 
 def _backbone_of(path: str | os.PathLike[str], facts: dict[str, Any], given: str | os.PathLike[str] | None) -> Backbone:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from p3dc.errors import InputError
 from p3dc.images.backbones import Backbone
-from p3dc.images.listing import ImageFile, list_csv, list_folder, readable
+from p3dc.images.listing import ImageFile, list_images, readable
 from p3dc.images.pipeline import embed_images
 from p3dc.images.reading import ImageError, read_image
 
@@ -47,11 +47,10 @@ class Example:
 
 def labelled(folder: str | os.PathLike[str], others: Counter[str] | None = None) -> list[ImageFile]:
     """List the photos of a folder of classes, or of a CSV, all with a label."""
-    path = Path(folder)
-    files = list_csv(path) if path.suffix.lower() == ".csv" else list(list_folder(path, others))
+    files = list_images(folder, others)
     bare = next((file for file in files if file.label is None), None)
     if bare is not None:
-        raise InputError(f"{bare.key} in {readable(path)} has no class. Put the photos of each class into a folder.")
+        raise InputError(f"{bare.key} in {readable(folder)} has no class. Put the photos of each class into a folder.")
     return files
 
 

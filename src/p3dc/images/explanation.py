@@ -21,7 +21,6 @@ from p3dc.method import l2_normalize
 
 N_NEIGHBOURS = 5
 N_PULLS = 5
-N_NEAREST = 5
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ def _weights(classifier: ImageClassifier) -> Any:
     calibration = classifier.calibration
     if calibration.transformed is None or calibration.alpha == calibration.beta == 0:
         return None
-    both = calibration.pulls(N_NEAREST)[2]
+    both = calibration.pulls()[2]
     return (calibration.alpha * both[:, 0] + calibration.beta * both[:, 1]) / (calibration.alpha + calibration.beta)
 
 

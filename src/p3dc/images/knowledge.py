@@ -6,13 +6,12 @@ the distance of real classes; nearer, where the centre of a task matters more th
 How features scatter was learned from photos, by ``scripts/make_lite0_geometry.py``.
 """
 
-from dataclasses import replace
 from importlib.resources import as_file, files
 
 import numpy as np
 
 from p3dc.files import read_arrays
-from p3dc.geometry import Geometry
+from p3dc.geometry import Geometry, whiten
 from p3dc.images import lite0
 from p3dc.images.backbones import Backbone
 from p3dc.method import l2_normalize
@@ -49,14 +48,8 @@ def backbone_priors(backbone: Backbone) -> Priors | None:
         names = (folder / "imagenet-classes.txt").read_text(encoding="utf-8").splitlines()
     rows = lite0.classifier_head()[0].astype(np.float64)
     ways = l2_normalize(rows - rows.mean(axis=0))
-    prototypes = arrays["mean"].astype(np.float64) + FAR * facts["distance"] * ways
-    geometry = Geometry(
-        arrays["axes"].astype(np.float64),
-        arrays["gains"].astype(np.float64),
-        facts["rest"],
-        facts["tightness"],
-        facts["spread"],
-        np.ones(len(rows)),
-        prototypes,
-    )
-    return Priors(prototypes, names, geometry=replace(geometry, prototypes=geometry.whiten(prototypes)))
+    prototypes = arrays["mean"].astype(np.float64) + FAR * facts.pop("distance") * ways
+    axes, gains = arrays["axes"].astype(np.float64), arrays["gains"].astype(np.float64)
+    whitened = whiten(prototypes, axes, gains, facts["rest"])
+    geometry = Geometry(axes, gains, **facts, lengths=np.ones(len(rows)), prototypes=whitened)
+    return Priors(prototypes, names, geometry=geometry)

@@ -87,6 +87,13 @@ def list_folder(root: str | os.PathLike[str], others: Counter[str] | None = None
     return (_image(folder, relative, labelled=True) for relative in chain([first], within))
 
 
+def list_images(path: str | os.PathLike[str], others: Counter[str] | None = None) -> list[ImageFile]:
+    """List the images of a CSV or of a folder, all of them at once."""
+    if Path(path).suffix.lower() == ".csv":
+        return list_csv(path)
+    return list(list_folder(path, others))
+
+
 def readable(name: str | os.PathLike[str]) -> str:
     r"""Write bytes of a file's name that are no UTF-8 as escapes, so that the name can be printed and saved.
 
