@@ -23,6 +23,7 @@ ORDER = [
     "prepared",
     "classifier",
     "baselines",
+    "judging",
     "evaluation",
     "selection",
     "figures",
