@@ -18,6 +18,7 @@ ORDER = [
     "priors",
     "auto",
     "calibration",
+    "triangle",
     "tasks",
     "engine",
     "prepared",
@@ -32,6 +33,7 @@ ORDER = [
     "report",
     "demo",
     "reproduce",
+    "app",
     "cli",
     "__main__",
 ]
