@@ -64,12 +64,16 @@ class Store:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         target = ":memory:" if folder is None else str(folder / FILE)
-        self._database = sqlite3.connect(target, isolation_level=None, check_same_thread=False, timeout=0.5)
         with self._explained():
-            for setting in ("trusted_schema = OFF", "cell_size_check = ON", "locking_mode = EXCLUSIVE"):
-                self._database.execute(f"PRAGMA {setting}")
-            self._database.execute("PRAGMA synchronous = FULL")
-            self._open()
+            self._database = sqlite3.connect(target, isolation_level=None, check_same_thread=False, timeout=0.5)
+            try:
+                for setting in ("trusted_schema = OFF", "cell_size_check = ON", "locking_mode = EXCLUSIVE"):
+                    self._database.execute(f"PRAGMA {setting}")
+                self._database.execute("PRAGMA synchronous = FULL")
+                self._open()
+            except BaseException:
+                self.close()
+                raise
 
     def _open(self) -> None:
         with self._transaction():
@@ -161,10 +165,11 @@ class Store:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._database.execute("COMMIT")
         except BaseException:
-            self._database.execute("ROLLBACK")
+            if self._database.in_transaction:  # SQLite ends some itself, when the disk is full
+                self._database.execute("ROLLBACK")
             raise
-        self._database.execute("COMMIT")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from threadpoolctl import threadpool_limits
 
 from p3dc.checks import check_share
 from p3dc.cli.shared import app
@@ -40,6 +41,7 @@ def serve(
     listening = _listen(host, port, token)
     with listening:
         served = _application(model, project, priors, backbone, reject, token)
+        listening.listen()  # whoever reads the address below can connect
         name = "localhost" if host == "127.0.0.1" else f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listening.getsockname()[1]}/"
         where = "in memory; give --project to keep it" if project is None else f"in {project}"
@@ -110,4 +112,5 @@ def _run(served: Any, listening: socket.socket) -> None:
         timeout_graceful_shutdown=10,
         ws="none",
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    with threadpool_limits(1, user_api="blas"):  # requests run side by side; the network has threads of its own
+        uvicorn.Server(config).run(sockets=[listening])
