@@ -4,6 +4,7 @@ Photos are kept as features and small pictures. Every change is a step: one tran
 answered, so a killed process leaves the step whole or not there. Old steps are what undo goes back to.
 """
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -93,7 +94,7 @@ class Store:
                 self._database.execute(f"PRAGMA user_version = {VERSION}")
         problem = self._database.execute("PRAGMA quick_check").fetchone()[0]
         if problem != "ok":
-            raise ValueError(problem)
+            raise ValueError(problem.splitlines()[-1])
 
     def read(self) -> tuple[list[Step], dict[str, Picture]]:
         """Read all steps, the oldest first, and all photos."""
@@ -136,6 +137,11 @@ class Store:
             found = self._database.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
         return None if found is None else str(found[0])
 
+    def number(self, name: str) -> int:
+        """Look up a fact that is a number; 0 where it is not there."""
+        with self._explained():
+            return int(self.fact(name) or 0)
+
     def keep_priors(self, digest: str, content: bytes) -> None:
         """Keep the file of priors that do not come with the backbone."""
         with self._explained(), self._transaction():
@@ -145,7 +151,7 @@ class Store:
         """Read the file of priors that were kept."""
         with self._explained():
             found = self._database.execute("SELECT content FROM priors WHERE digest = ?", (digest,)).fetchone()
-            if found is None:
+            if found is None or hashlib.sha256(found[0]).hexdigest() != digest:
                 raise ValueError("it lacks the priors")
         return bytes(found[0])
 
