@@ -15,7 +15,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from p3dc.app import models, schemas
 from p3dc.app.answers import added, explanation_shape, failures_shape, label_facts, photo_shape, view_shape
 from p3dc.app.guard import COOKIE, cookie_for, is_token
-from p3dc.app.limits import Refusal, invalid
+from p3dc.app.limits import Refusal, invalid, missing
 from p3dc.app.metrics import CONTENT_TYPE, Metrics
 from p3dc.app.service import Service
 from p3dc.app.state import checked_point
@@ -50,7 +50,7 @@ def asked_point(alpha: Coordinate = None, beta: Coordinate = None) -> Point | No
 At = Annotated[Point | None, Depends(asked_point)]
 
 
-@api.get("/health")
+@api.get("/health", responses=refusals())
 def health(service: Serving) -> schemas.Health:
     """Tell that the service runs."""
     state = service.project.state
@@ -205,8 +205,9 @@ def delete_photo(identity: str, service: Serving) -> schemas.Changed:
 )
 def thumbnail(identity: str, service: Serving) -> Response:
     """Give a small picture of a photo."""
-    _, state, pictures = service.project.now()
-    state.photo(identity)
+    _, _, pictures = service.project.now()
+    if identity not in pictures:  # one that was deleted is there as long as that can be undone
+        raise missing("photo", identity)
     lasting = {"Cache-Control": "private, max-age=31536000, immutable"}
     return Response(pictures[identity].thumbnail, media_type="image/jpeg", headers=lasting)
 

@@ -18,6 +18,8 @@ from p3dc.app.metrics import Metrics
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OPEN = ("/v1/health", "/v1/session")
 COOKIE = "p3dc"
+PATIENCE = 10
+"""How many times longer than a pause a whole request may take."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; media-src 'self' blob:; font-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -116,20 +118,22 @@ class Guard:
 
 
 class _Body:
-    """A request's body, which may not be too long nor stop in the middle."""
+    """A request's body, which may not be too long, nor stop in the middle, nor drip for ever."""
 
     def __init__(self, receive: Receive, limit: int, seconds: float) -> None:
         self._receive, self._limit, self._seconds = receive, limit, seconds
         self._size, self._more = 0, True
+        self._last = time.monotonic() + PATIENCE * seconds
 
     async def receive(self) -> Message:
         if not self._more:
             return await self._receive()  # waits until the client leaves
         try:
-            message = await asyncio.wait_for(self._receive(), self._seconds)
+            left = min(self._seconds, self._last - time.monotonic())
+            message = await asyncio.wait_for(self._receive(), left)
         except TimeoutError:
             self._more = False
-            raise Refusal(408, "too_slow", f"Nothing came for {self._seconds:.0f} seconds. Send it again.") from None
+            raise Refusal(408, "too_slow", "The request came too slowly. Send it again.") from None
         self._more = bool(message.get("more_body"))
         if message["type"] == "http.disconnect":
             raise Refusal(400, "left", "The client left before it had sent everything.")
@@ -140,13 +144,10 @@ class _Body:
 
     async def drain(self) -> None:
         """Read on for a while, so that a client that is still sending gets to read the answer."""
-        left = self._limit
         try:
             async with asyncio.timeout(self._seconds):
-                while self._more and left > 0:
-                    message = await self._receive()
-                    self._more = bool(message.get("more_body"))
-                    left -= len(message.get("body", b""))
+                while self._more:
+                    self._more = bool((await self._receive()).get("more_body"))
         except TimeoutError:
             return
 

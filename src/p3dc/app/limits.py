@@ -27,7 +27,7 @@ class Limits:
     requests : int
         At once; more are asked to come again.
     seconds : float
-        Without a byte of a request that is being sent.
+        Without a byte of a request that is being sent; all of it may take ten times as long.
     photos, classes : int
         In the project.
     name : int

@@ -1,6 +1,7 @@
 """A project that is being worked on: its state, its photos, undo and redo."""
 
 import hashlib
+import json
 import tempfile
 import threading
 from collections import Counter
@@ -12,12 +13,13 @@ import numpy as np
 
 from p3dc.app.limits import conflict
 from p3dc.app.state import State
-from p3dc.app.store import Picture, Step, Store
+from p3dc.app.store import Picture, Step, Store, StoreError
 from p3dc.errors import InputError
 from p3dc.images.backbones import Backbone
 from p3dc.images.knowledge import backbone_priors
 from p3dc.priors import Priors
 
+WITHOUT_FILE = {"backbone", "none"}
 MOST_STEPS = 100
 """How many changes can be undone."""
 
@@ -54,7 +56,7 @@ class Project:
             if not self.steps:
                 name = priors if isinstance(priors, str) else self.keep_priors(priors)
                 self.steps = [Step(0, "", replace(start, priors=name))]
-                self.store.record({"current": 0, "revision": 0}, self.steps[0])
+                self.store.record({"current": 0, "revision": 0}, self.steps[0], priors=self._files({name}))
             current, self.revision = self.store.number("current"), self.store.number("revision")
             self.place = next((i for i, step in enumerate(self.steps) if step.number == current), len(self.steps) - 1)
         except BaseException:
@@ -101,7 +103,10 @@ class Project:
             gone = {identity for identity, count in uses.items() if not count}
             added = pictures or {}
             facts = {"current": step.number, "revision": self.revision + 1}
-            self.store.record(facts, step, added, [old.number for old in dropped], gone)
+            numbers = [old.number for old in dropped]
+            used, stored = {each.state.priors for each in (*kept, step)}, self.store.kept_priors()
+            self.store.record(facts, step, added, numbers, gone, self._files(used - stored), stored - used)
+            self._known = {name: each for name, each in self._known.items() if name in used | WITHOUT_FILE}
             self.steps, self.place, self.revision = [*kept, step], len(kept), self.revision + 1
             self._uses = +uses
             self.pictures = {key: each for key, each in (self.pictures | dict(added)).items() if key not in gone}
@@ -136,7 +141,7 @@ class Project:
         return self._known[name]
 
     def keep_priors(self, priors: Priors | None) -> str:
-        """Keep priors for states to come, and return the name for them."""
+        """Remember priors for the next change, and return the name for them."""
         if priors is None:
             return "none"
         width = priors.prototypes.shape[1]
@@ -148,17 +153,39 @@ class Project:
         ours = self.priors("backbone")
         if ours is not None and np.array_equal(ours.prototypes, priors.prototypes):
             return "backbone"
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "priors.safetensors"
-            priors.save(path)
-            content = path.read_bytes()
-        name = hashlib.sha256(content).hexdigest()
-        self.store.keep_priors(name, content)
+        name = _digest(priors)
         self._known[name] = priors
         return name
+
+    def _files(self, names: set[str]) -> dict[str, bytes]:
+        """Write priors as files."""
+        content = {}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "priors.safetensors"
+            for name in names - WITHOUT_FILE:
+                priors = self.priors(name)
+                if priors is not None:
+                    priors.save(path)
+                    content[name] = path.read_bytes()
+        return content
 
     def _kept_priors(self, name: str) -> Priors:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "priors.safetensors"
-            path.write_bytes(self.store.priors(name))
-            return Priors.load(path)
+            path.write_bytes(self.store.priors(name) or b"")
+            try:
+                priors = Priors.load(path)
+            except InputError:
+                priors = None
+        if priors is None or _digest(priors) != name:
+            raise StoreError(f"{self.store.folder} is damaged: it lacks its priors. Bring back a copy.")
+        return priors
+
+
+def _digest(priors: Priors) -> str:
+    """Name priors by what they hold."""
+    arrays, facts = priors.to_arrays()
+    digest = hashlib.sha256(json.dumps(facts).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -11,7 +11,7 @@ Name = Annotated[str, Field(max_length=1000)]
 class Shape(BaseModel):
     """What all shapes have in common."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class PointShape(Shape):

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from p3dc.app.api import api
 from p3dc.app.guard import Guard
@@ -86,9 +87,18 @@ def _static(content: bytes, kind: str) -> Any:
 async def _http(request: Request, error: HTTPException) -> JSONResponse:
     if isinstance(error, Refusal):
         return JSONResponse(error.body, error.status_code, error.headers)
-    code, message = SENTENCES.get(error.status_code, ("bad_request", f"{error.detail}."))
-    body = {"error": {"code": code, "message": message.format(path=request.url.path[:100], method=request.method)}}
-    return JSONResponse(body, error.status_code, error.headers)
+    code, sentence = SENTENCES.get(error.status_code, ("bad_request", "{detail}."))
+    message = sentence.format(path=request.url.path[:100], method=request.method, detail=error.detail)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(_methods(request)) or headers["Allow"]
+    return JSONResponse({"error": {"code": code, "message": message}}, error.status_code, headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """List what an address takes: Starlette names the methods of the first route that has it."""
+    fitting = [route for route in api.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in fitting for method in getattr(route, "methods", ())})
 
 
 async def _validation(_: Request, error: RequestValidationError) -> JSONResponse:

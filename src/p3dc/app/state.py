@@ -42,7 +42,7 @@ class State:
     point : (alpha, beta) or None
         The weights of both levels; None where they are chosen for the task.
     priors : str
-        "backbone", "none" or the digest of priors that are kept.
+        "backbone", "none" or the name of priors that are kept.
     reject : float or None
         Share of photos of other classes to call unknown.
     """
@@ -112,9 +112,9 @@ class State:
 
     def move_photo(self, identity: str, label: str | None) -> "State":
         """Put a photo into a class, or back among those to be labelled."""
-        if label is not None:
-            self.class_of(label)
         old = self.photo(identity)
+        if label is not None and label not in self.names:
+            raise invalid(f"There is no class {label!r} to move the photo to. It may have been deleted.")
         if old.label == label:
             return self
         moved = replace(old, label=label)

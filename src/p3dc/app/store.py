@@ -4,7 +4,6 @@ Photos are kept as features and small pictures. Every change is a step: one tran
 answered, so a killed process leaves the step whole or not there. Old steps are what undo goes back to.
 """
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +24,7 @@ APPLICATION = 0x70336463
 SCHEMA = """
 CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE photo (id TEXT PRIMARY KEY, features BLOB NOT NULL, thumbnail BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE priors (digest TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE priors (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE step (number INTEGER PRIMARY KEY, title TEXT NOT NULL, state TEXT NOT NULL);
 """
 
@@ -116,13 +115,34 @@ class Store:
         added: Mapping[str, Picture] | None = None,
         dropped: Iterable[int] = (),
         gone: Iterable[str] = (),
+        priors: Mapping[str, bytes] | None = None,
+        idle: Iterable[str] = (),
     ) -> None:
-        """Write a step, photos that are new and facts, and forget steps by number and photos by id, all at once."""
+        """Change everything at once.
+
+        Parameters
+        ----------
+        facts : mapping from name to value
+        step : Step, optional
+            One that is new.
+        added : mapping from id to Picture, optional
+            Photos that are new.
+        dropped : iterable of int
+            The numbers of steps to forget.
+        gone : iterable of str
+            The ids of photos to forget.
+        priors : mapping from name to content, optional
+            Files of priors that are new.
+        idle : iterable of str
+            The names of priors to forget.
+        """
         with self._explained(), self._transaction():
             run = self._database
             for identity, picture in (added or {}).items():
                 content = np.asarray(picture.features, dtype="<f4").tobytes(), picture.thumbnail
                 run.execute("INSERT INTO photo VALUES (?, ?, ?)", (identity, *content))
+            run.executemany("INSERT INTO priors VALUES (?, ?)", (priors or {}).items())
+            run.executemany("DELETE FROM priors WHERE name = ?", [(name,) for name in idle])
             run.executemany("DELETE FROM step WHERE number = ?", [(number,) for number in dropped])
             run.executemany("DELETE FROM photo WHERE id = ?", [(identity,) for identity in gone])
             if step is not None:
@@ -142,18 +162,16 @@ class Store:
         with self._explained():
             return int(self.fact(name) or 0)
 
-    def keep_priors(self, digest: str, content: bytes) -> None:
-        """Keep the file of priors that do not come with the backbone."""
-        with self._explained(), self._transaction():
-            self._database.execute("INSERT OR IGNORE INTO priors VALUES (?, ?)", (digest, content))
-
-    def priors(self, digest: str) -> bytes:
+    def priors(self, name: str) -> bytes | None:
         """Read the file of priors that were kept."""
         with self._explained():
-            found = self._database.execute("SELECT content FROM priors WHERE digest = ?", (digest,)).fetchone()
-            if found is None or hashlib.sha256(found[0]).hexdigest() != digest:
-                raise ValueError("it lacks the priors")
-        return bytes(found[0])
+            found = self._database.execute("SELECT content FROM priors WHERE name = ?", (name,)).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def kept_priors(self) -> set[str]:
+        """Name the priors that are kept."""
+        with self._explained():
+            return {str(name) for (name,) in self._database.execute("SELECT name FROM priors")}
 
     def close(self) -> None:
         """Let others open it."""

@@ -60,7 +60,7 @@ export function keyed(parent, items, make) {
 function removeKeepingFocus(node) {
   if (node.contains(document.activeElement)) {
     const neighbour = node.nextElementSibling ?? node.previousElementSibling ?? node.parentElement.parentElement;
-    neighbour?.querySelector("button, input, a[href]")?.focus({ preventScroll: true });
+    neighbour?.querySelector("button")?.focus({ preventScroll: true }); // in a field the keys of undo would be its own
   }
   node.remove();
 }

@@ -7,6 +7,7 @@ import { listenForFiles } from "./files.js";
 import { listenForLight } from "./light.js";
 import { listenInMap, showMap } from "./map.js";
 import { listenInMenu } from "./menus.js";
+import { keep } from "./moving.js";
 import * as service from "./service.js";
 import { act, refresh, report, state, watch } from "./store.js";
 import { listenInTeach, showClasses } from "./teach.js";
@@ -91,7 +92,10 @@ service.onUnauthorised(authorise);
 for (const show of [showStart, showHeader, showFoot, showClasses, showResults, showMap, showTriangle]) watch(show);
 for (const listen of [listenInTeach, listenInAsk, listenInMap, listenInTriangle, listenInMenu]) listen();
 for (const listen of [listenEverywhere, listenForFiles, listenForLight, listenToKeys, followScrolling]) listen();
-find("undo").addEventListener("click", () => act(service.undo));
+find("undo").addEventListener("click", async () => {
+  await keep(); // a point that rests for less than a moment is the last change too
+  act(service.undo);
+});
 find("redo").addEventListener("click", () => act(service.redo));
 find("example-set").addEventListener("click", loadExampleSet);
 find("first-class").addEventListener("click", begin);

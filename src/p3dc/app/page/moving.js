@@ -43,11 +43,15 @@ export function move(point) {
   followAccuracy(point);
 }
 
-/** Keep the point where it is now. */
-export async function keep() {
+/** Keep the point where it is now, once; resolves when it is kept. */
+export function keep() {
   clearTimeout(pause);
   const moved = state.preview;
-  if (!moved) return;
+  if (moved) moved.kept ??= send(moved);
+  return moved?.kept;
+}
+
+async function send(moved) {
   await act(() => setPoint({ alpha: moved.alpha, beta: moved.beta }));
   if (state.preview === moved) state.preview = null;
   changed();

@@ -17,6 +17,7 @@ function ask(complaint) {
   return new Promise((take) => {
     const send = (event) => {
       event.preventDefault();
+      dialog.onclose = null;
       dialog.close();
       take(field.value);
     };
@@ -25,7 +26,7 @@ function ask(complaint) {
       h("p", {}, complaint ?? "This service was started with a token. Whoever started it knows it."),
       h("label", { for: "token-field" }, "Token"), field,
       h("button", { class: "button primary" }, "Go on")));
-    dialog.addEventListener("cancel", (event) => event.preventDefault());
+    dialog.onclose = () => dialog.showModal(); // Escape would leave a page that waits for ever
     dialog.showModal();
   });
 }

@@ -14,26 +14,29 @@ const corner = ([x, y], anchor, sign, words) => s("text", { x, y, "text-anchor":
   s("tspan", { dx: 6 }, words));
 
 const ring = s("circle", { class: "auto-ring", r: 13, hidden: true });
-const handle = s("g", { class: "handle", role: "slider", tabindex: 0, "aria-valuemin": 0, "aria-valuemax": 1 },
+const handle = s("g", { class: "handle", role: "slider", tabindex: -1, "aria-valuemin": 0, "aria-valuemax": 1 },
   s("circle", { class: "halo", r: 20 }), s("circle", { class: "knob", r: 9 }));
 handle.dataset.test = "triangle-handle";
 handle.setAttribute("aria-label", "Pull of base classes. Left is more α, right more β, up less of both, down more");
 const ways = Object.values(CORNERS).map(() => s("line", { class: "way" }));
-const drawing = s("svg", { class: "triangle", viewBox: "0 0 300 270", "data-test": "triangle" },
+const drawing = s("svg", { class: "triangle", role: "group", viewBox: "0 0 300 270", "data-test": "triangle" },
   s("path", { class: "area", d: `M${CORNERS.itself}L${CORNERS.sample}L${CORNERS.task}Z` }),
   ...ways, ring, handle,
   corner([150, 20], "middle", "x̄", "itself"),
   corner([6, 262], "start", "s̄", "like the photo"),
   corner([294, 262], "end", "t̄", "like the task"));
 
+drawing.setAttribute("aria-label", "Triangle of α and β");
 const share = h("strong", { class: "share" });
 const right = h("span", {});
 const accuracy = h("div", { class: "accuracy", "data-test": "accuracy" }, share, right);
 accuracy.title = "Leave-one-out accuracy";
 const auto = button("button small toggle", "auto", goAuto, "Auto");
+auto.disabled = true;
 auto.title = "Let the software choose α and β";
-const fields = Object.fromEntries([["alpha", "α"], ["beta", "β"]].map(([name, sign]) =>
-  [name, h("input", { type: "number", min: 0, max: 1, step: STEP, id: name, "data-test": name, "aria-label": sign })]));
+const field = (name, sign) => h("input",
+  { type: "number", min: 0, max: 1, step: STEP, id: name, disabled: true, "data-test": name, "aria-label": sign });
+const fields = { alpha: field("alpha", "α"), beta: field("beta", "β") };
 const sentence = h("p", { class: "quiet", "data-test": "pull-sentence" });
 const changes = h("p", { class: "quiet changes" });
 const wrong = h("div", { class: "wrong" });
@@ -43,7 +46,8 @@ function reasonToBeOff(view) {
   return view.ready ? null : view.hint;
 }
 
-function goAuto() {
+async function goAuto() {
+  await keep();
   if (state.project.point !== null) act(clearPoint);
 }
 
@@ -153,7 +157,6 @@ function listenToKeys() {
     move(pointAt([x + far * way[0], y + far * way[1]]));
     keepSoon();
   });
-  handle.addEventListener("blur", () => state.preview && keepSoon());
   for (const [name, other] of [["alpha", "beta"], ["beta", "alpha"]]) {
     fields[name].addEventListener("input", () => {
       const value = hundredths(Math.min(1, Math.max(0, fields[name].valueAsNumber)));
@@ -171,6 +174,7 @@ export function listenInTriangle() {
     h("div", { class: "row point-row" }, h("label", {}, "α", fields.alpha), h("label", {}, "β", fields.beta)),
     sentence, changes, wrong);
   handle.setAttribute("transform", `translate(${CORNERS.itself})`);
+  find("pull").classList.add("off"); // until there is a view to begin from
   listenToPointer();
   listenToKeys();
 }
