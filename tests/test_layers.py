@@ -32,6 +32,7 @@ ORDER = [
     "report",
     "demo",
     "reproduce",
+    "cluster",
     "cli",
     "__main__",
 ]

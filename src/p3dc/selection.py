@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
@@ -279,7 +279,7 @@ def _mean_and_interval(
     counts: Iterable[npt.NDArray[np.int64]], n_tasks: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Take the mean over tasks of the queries right at each point, and half its interval."""
-    total, squares = sum(counts)  # type: ignore[misc]
+    total, squares = reduce(np.add, counts)
     mean = total / n_tasks
     spread = np.sqrt(np.maximum(squares - n_tasks * mean**2, 0) / max(n_tasks - 1, 1) / n_tasks)
     return mean, 1.96 * spread if n_tasks > 1 else np.full(len(mean), np.nan)

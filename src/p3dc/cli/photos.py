@@ -7,12 +7,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p3dc.cli.shared import JsonFile, app, bar, check_outputs, screen
+from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, check_outputs, engine_of, screen
 from p3dc.errors import InputError
 from p3dc.files import replacing, write_json
 from p3dc.images import lite0
@@ -21,6 +22,9 @@ from p3dc.images.classifier import REJECT, ImageClassifier, Prediction
 from p3dc.images.examples import labelled
 from p3dc.images.listing import ImageFile, list_folder, list_images, readable
 from p3dc.priors import Priors
+
+if TYPE_CHECKING:
+    from p3dc.images.extraction import Extraction
 
 MOST_LINES = 20
 COLUMNS = ("path", "label", "probability", "runner_up", "runner_up_probability", "failure")
@@ -41,17 +45,19 @@ def extract(
     out: Annotated[Path, typer.Option(help="Folder for the features; a run that was interrupted goes on.")],
     backbone: Network = lite0.NAME,
     batch: Annotated[int, typer.Option(help="Images that the network gets at once.")] = 32,
+    part_rows: Annotated[
+        int, typer.Option(help="Images in a part, which is what a process loses when it dies.")
+    ] = 4096,
+    engine: Engine = "local",
+    address: Address = None,
     json: JsonFile = None,
 ) -> None:
     """Turn images into features, as Parquet parts."""
-    from p3dc.images.extraction import extract as extract_all
-
     check_outputs(json=json, inputs=[images])
     files = _list(list_images, images)
-    network = load_backbone(backbone)
-    with bar("images") as progress:
+    with engine_of(engine, address) as on_ray, bar("images") as progress:
         told = None if progress is None else (lambda done, _: progress(done, len(files)))
-        done = extract_all(files, network, out, batch=batch, progress=told)
+        done = _extract(files, backbone, out, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=told)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
         write_json(json, {"folder": str(out), "rows": done.n_rows, "files": done.n_files, "failures": failed})
@@ -168,6 +174,17 @@ def explain(
     for line in explanation.lines():
         screen().print(line, soft_wrap=True)
     screen().print(f"Picture: {out}", soft_wrap=True)
+
+
+def _extract(files: list[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
+    if not on_ray:
+        from p3dc.images.extraction import extract as extract_here
+
+        return extract_here(files, load_backbone(backbone), out, **options)
+    from p3dc.cluster.extraction import extract as extract_on_workers
+
+    place = backbone if backbone == lite0.NAME else Path(backbone).absolute()
+    return extract_on_workers(files, partial(load_backbone, place), out, **options)
 
 
 def _list(listing: Callable[[Path, Counter[str]], list[ImageFile]], path: Path) -> list[ImageFile]:
