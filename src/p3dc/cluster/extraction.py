@@ -66,24 +66,20 @@ def extract(
             parts.append(ray.put(_packed(number, part)))
             sizes.append(len(part))
         check_end(folder, len(parts))
-        there = [number for number in range(len(parts)) if part_path(folder, number).exists()]
-        failures: dict[int, list[Failure]] = {}
-
-        def note(outcomes: Iterable[tuple[int, list[Failure] | None]]) -> None:
-            for number, failed in outcomes:
-                if failed is not None:
-                    failures[number] = failed
-                    if progress is not None:
-                        progress(sum(sizes[known] for known in failures), sum(map(len, failures.values())))
-
-        note(_run([parts[number] for number in there], _Keeper, (folder, maker), cpus))
-        n_kept = sum(sizes[number] for number in failures)
-        missing = [number for number in range(len(parts)) if number not in failures]
+        there = [part for number, part in enumerate(parts) if part_path(folder, number).exists()]
+        kept = dict(_run(there, _Keeper, (folder, maker), cpus))
+        failures = {number: failed for number, failed in kept.items() if failed is not None}
+        missing = [part for number, part in enumerate(parts) if number not in failures]
+        n_kept = n_done = sum(sizes[number] for number in failures)
         if missing:
             summarise(folder, maker, n_kept, _in_order(failures), complete=False)
-        note(_run([parts[number] for number in missing], _Maker, (folder, maker, load, batch, cpus), cpus))
-        summarise(folder, maker, sum(sizes), _in_order(failures), complete=True)
-    return Extraction(Path(out), sum(sizes), n_kept, tuple(_in_order(failures)))
+        for number, failed in _run(missing, _Maker, (folder, maker, load, batch, cpus), cpus):
+            failures[number] = failed or []
+            n_done += sizes[number]
+            if progress is not None:
+                progress(n_done, len(_in_order(failures)))
+        summarise(folder, maker, n_done, _in_order(failures), complete=True)
+    return Extraction(Path(out), n_done, n_kept, tuple(_in_order(failures)))
 
 
 def _in_order(failures: dict[int, list[Failure]]) -> list[Failure]:
