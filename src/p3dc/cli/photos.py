@@ -20,7 +20,7 @@ from p3dc.images import lite0
 from p3dc.images.backbones import load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier, Prediction
 from p3dc.images.examples import labelled
-from p3dc.images.listing import ImageFile, list_folder, list_images, readable
+from p3dc.images.listing import ImageFile, each_image, list_folder, readable
 from p3dc.priors import Priors
 
 if TYPE_CHECKING:
@@ -54,9 +54,11 @@ def extract(
 ) -> None:
     """Turn images into features, as Parquet parts."""
     check_outputs(json=json, inputs=[images])
-    files = _list(list_images, images)
+    others: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    files = _counted(each_image(images, others), found, others)
     with engine_of(engine, address) as on_ray, bar("images") as progress:
-        told = None if progress is None else (lambda done, _: progress(done, len(files)))
+        told = None if progress is None else (lambda done, _: progress(done, found.total()))
         done = _extract(files, backbone, out, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=told)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
@@ -176,11 +178,12 @@ def explain(
     screen().print(f"Picture: {out}", soft_wrap=True)
 
 
-def _extract(files: list[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
+def _extract(files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
+    """Extract here or on a Ray, where all files are counted before the first is done, so that a bar has an end."""
     if not on_ray:
         from p3dc.images.extraction import extract as extract_here
 
-        return extract_here(files, load_backbone(backbone), out, **options)
+        return extract_here(list(files), load_backbone(backbone), out, **options)
     from p3dc.cluster.extraction import extract as extract_on_workers
 
     place = backbone if backbone == lite0.NAME else Path(backbone).absolute()
@@ -191,10 +194,22 @@ def _list(listing: Callable[[Path, Counter[str]], list[ImageFile]], path: Path) 
     """List images and tell what was passed over."""
     others: Counter[str] = Counter()
     files = listing(path, others)
+    _tell_others(others)
+    return files
+
+
+def _counted(files: Iterable[ImageFile], found: Counter[str], others: Counter[str]) -> Iterator[ImageFile]:
+    """Count images as they are listed; after the last, tell what was passed over."""
+    for file in files:
+        found["images"] += 1
+        yield file
+    _tell_others(others)
+
+
+def _tell_others(others: Counter[str]) -> None:
     if others:
         listed = ", ".join(f"{readable(ending) or 'no ending'} {count:,}" for ending, count in others.most_common(5))
         typer.echo(f"p3dc: {others.total():,} files that do not end like an image are passed over: {listed}", err=True)
-    return files
 
 
 def _photos(given: Path) -> Iterable[Path]:
