@@ -136,16 +136,15 @@ def test_a_killed_driver_leaves_what_another_run_finishes(photos, tmp_path, expe
 
 
 def test_a_machine_that_does_not_see_the_files_says_so(tmp_path):
-    def outcome(folder, path):
-        worker = _Maker(folder, maker_of(Colours(), 4), load, batch=2, cpus=1)
-        with pytest.raises(InputError, match="does not see") as told:
-            worker.work(folder / "part-000000.parquet", [ImageFile(path, "a.jpg", None)])
-        return str(told.value)
-
-    (tmp_path / "a.jpg").touch()
-    assert f"does not see {tmp_path}. Share images" in outcome(tmp_path, tmp_path / "a.jpg")
+    worker = _Maker(tmp_path, maker_of(Colours(), 4), load, batch=2, cpus=1)
+    part, files = tmp_path / "part-000000.parquet", [ImageFile(tmp_path / "a.jpg", "a.jpg", None)]
+    with pytest.raises(InputError, match=f"does not see {tmp_path}. Share images and features"):
+        worker.work(part, files, seen=True)
     (tmp_path / LOCK).touch()
-    assert f"does not see {tmp_path / 'b.jpg'}. Share" in outcome(tmp_path, tmp_path / "b.jpg")
+    with pytest.raises(InputError, match=f"does not see {tmp_path / 'a.jpg'}. Share images and features"):
+        worker.work(part, files, seen=True)
+    assert not part.exists()
+    assert [key for key, _ in worker.work(part, files, seen=False)] == ["a.jpg"]
 
 
 def test_a_machine_with_another_network_says_so(tmp_path):
@@ -153,4 +152,4 @@ def test_a_machine_with_another_network_says_so(tmp_path):
     (tmp_path / LOCK).touch()
     worker = _Maker(tmp_path, maker_of(Colours(digest="c1"), 4), load, batch=2, cpus=1)
     with pytest.raises(InputError, match="has another colours. Install the same on every machine"):
-        worker.work(tmp_path / "part-000000.parquet", [ImageFile(tmp_path / "a.jpg", "a.jpg", None)])
+        worker.work(tmp_path / "part-000000.parquet", [ImageFile(tmp_path / "a.jpg", "a.jpg", None)], seen=True)

@@ -20,7 +20,7 @@ from p3dc.images.listing import ImageFile
 from p3dc.images.parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
 
 Row = dict[str, Any]
-"""A batch of Ray Data's that holds one part: its number, and its files or what became of them as JSON."""
+"""A batch of Ray Data's that holds one part: its number, and its files or what became of them, as JSON."""
 
 
 def extract(
@@ -91,7 +91,11 @@ def _packed(number: int, files: list[ImageFile]) -> Any:
     import pyarrow as pa
 
     rows = [[os.path.abspath(file.path), file.key, file.label] for file in files]  # noqa: PTH100
-    return pa.table({"number": [number], "files": [json.dumps(rows)]})
+    return pa.table({"number": [number], "files": [json.dumps(rows)], "seen": [_sees(files)]})
+
+
+def _sees(files: list[ImageFile]) -> bool:
+    return any(file.path.exists() for file in files)
 
 
 def _run(
@@ -131,12 +135,12 @@ class _Keeper:
         files = [ImageFile(Path(path), key, label) for path, key, label in json.loads(row["files"][0])]
         outcome: dict[str, Any]
         try:
-            outcome = {"failures": self.work(part_path(self.folder, number), files)}
+            outcome = {"failures": self.work(part_path(self.folder, number), files, seen=bool(row["seen"][0]))}
         except (InputError, OSError) as error:  # told here, or Ray Data would wrap it in pages
             outcome = {"error": str(error)}
         return {"number": [number], "outcome": [json.dumps(outcome)]}
 
-    def work(self, path: Path, files: list[ImageFile]) -> list[Failure] | None:
+    def work(self, path: Path, files: list[ImageFile], *, seen: bool) -> list[Failure] | None:
         return kept_failures(path, files, self.maker)
 
 
@@ -148,22 +152,14 @@ class _Maker(_Keeper):
         self.load, self.batch, self.cpus = load, batch, cpus
         self.backbone: Backbone | None = None
 
-    def work(self, path: Path, files: list[ImageFile]) -> list[Failure]:
-        self._check_place(files)
+    def work(self, path: Path, files: list[ImageFile], *, seen: bool) -> list[Failure]:
+        if not (self.folder / LOCK).exists():
+            raise _unseen(self.folder)
+        if seen and not _sees(files):
+            raise _unseen(files[0].path)
         if self.backbone is None:  # not when the actor starts, where a mistake could not be told in a sentence
             self.backbone = self._loaded()
         return make_part(path, files, self.maker, self.backbone, batch=self.batch, workers=self.cpus)
-
-    def _check_place(self, files: list[ImageFile]) -> None:
-        for seen, what in (
-            ((self.folder / LOCK).exists(), self.folder),
-            (any(file.path.exists() for file in files), files[0].path),
-        ):
-            if not seen:
-                raise InputError(
-                    f"{socket.gethostname()} does not see {what}. Share images and features with every machine, under "
-                    "the same path."
-                )
 
     def _loaded(self) -> Backbone:
         backbone = self.load(threads=self.cpus)
@@ -171,3 +167,8 @@ class _Maker(_Keeper):
         if here != self.maker:
             raise InputError(f"{socket.gethostname()} has another {backbone.name}. Install the same on every machine.")
         return backbone
+
+
+def _unseen(path: Path) -> InputError:
+    where = "Share images and features with every machine, under the same path."
+    return InputError(f"{socket.gethostname()} does not see {path}. {where}")
