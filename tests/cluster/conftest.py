@@ -9,6 +9,8 @@ import pytest
 
 PATIENCE = 90  # seconds, after which a test has failed
 
+SOON_MISSED = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
+
 RAYS_OWN = [r"ignore::DeprecationWarning:ray\..*"]
 """What Ray warns of in its own code."""
 
@@ -19,17 +21,35 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.filterwarnings(*RAYS_OWN))
 
 
-@pytest.fixture(scope="module")
-def two_workers():
-    """Join a new Ray of two workers; the address of it."""
-    import ray
+@pytest.fixture(scope="session")
+def cluster():
+    """Join a new Ray, one node of two workers, to which others can be added."""
+    from ray.cluster_utils import Cluster
 
     from p3dc.cluster.connection import connected
 
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-    with connected():
-        yield ray.get_runtime_context().gcs_address
-    ray.shutdown()
+    node = {"num_cpus": 2, "include_dashboard": False, "_system_config": SOON_MISSED}
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    with connected(cluster.address):
+        yield cluster
+    cluster.shutdown()
+
+
+@pytest.fixture
+def two_workers(cluster):
+    """Use a Ray of two workers; its address."""
+    return cluster.address
+
+
+@pytest.fixture
+def leaving(cluster):
+    """Add a node with a third worker; its name, and a function that takes it away."""
+    import ray
+
+    node = cluster.add_node(num_cpus=1)
+    cluster.wait_for_nodes()
+    yield node.node_id, lambda: cluster.remove_node(node, allow_graceful=False)
+    until(lambda: ray.cluster_resources()["CPU"] == 2)
 
 
 class Gate:

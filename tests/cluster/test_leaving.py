@@ -7,7 +7,6 @@ import pytest
 
 from p3dc import compare
 from p3dc.baselines import L2N
-from p3dc.cluster.connection import connected
 from p3dc.cluster.evaluation import on_workers
 from p3dc.cluster.extraction import extract
 from p3dc.cluster.priors import average
@@ -20,33 +19,11 @@ from tests.images.test_extraction import Colours, contents, make_photos
 
 pytestmark = pytest.mark.ray
 
-SOON_MISSED = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Join a Ray of one node with one worker, to which others can be added."""
-    from ray.cluster_utils import Cluster
-
-    head = {"num_cpus": 1, "include_dashboard": False, "_system_config": SOON_MISSED}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    with connected(cluster.address):
-        yield cluster
-    cluster.shutdown()
-
-
-@pytest.fixture
-def leaving(cluster):
-    """Add a second node; its name, and a function that takes it away."""
-    second = cluster.add_node(num_cpus=1)
-    cluster.wait_for_nodes()
-    return second.node_id, partial(cluster.remove_node, second, allow_graceful=False)
-
 
 def leave(gate, leaving):
-    """Take the second node away when both are at work, and let the other go on."""
+    """Take the node away when all three workers are at work, and let the others go on."""
     node, remove = leaving
-    assert node in dict(gate.waiting(2))
+    assert node in dict(gate.waiting(3))
     remove()
     gate.open()
 
@@ -68,7 +45,7 @@ def test_evaluation_loses_no_task(leaving, novel, gate, meanwhile):
 
 
 def test_priors_lose_no_part(leaving, parts):  # noqa: F811
-    """Its sums are lost with it, done or not, and made again by the other."""
+    """Its sums are lost with it, done or not, and made again by the others."""
     _, remove = leaving
     gone = []
 
