@@ -34,6 +34,7 @@ ORDER = [
     "demo",
     "reproduce",
     "app",
+    "cluster",
     "cli",
     "__main__",
 ]

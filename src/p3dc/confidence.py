@@ -36,6 +36,12 @@ class Reliability:
         self.right += np.bincount(bins[right], minlength=N_BINS)
         self.confidence += np.bincount(bins, weights=confidence, minlength=N_BINS)
 
+    def join(self, other: "Reliability") -> None:
+        """Add what another has collected."""
+        self.counts += other.counts
+        self.right += other.right
+        self.confidence += other.confidence
+
     @property
     def error(self) -> float:
         """Mean difference between confidence and accuracy, from 0 to 1."""

@@ -1,22 +1,53 @@
 """Accuracy and confidence over many tasks, with intervals, and paired comparison."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from p3dc.checks import check_count
 from p3dc.confidence import Reliability, area_under_roc
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
-from p3dc.judging import Verdict, judge
+from p3dc.judging import Judge, Verdict, judge
 from p3dc.method import masked_softmax
 from p3dc.tasks import Rows, Tasks, TaskSampler
 
 Progress = Callable[[int, int], None]
 """Called with the number of tasks done and the number of all."""
+
+Part = TypeVar("Part")
+Measure = Callable[[range], Part]
+"""From the numbers of some tasks to what they come to."""
+
+BATCH = 100
+"""How many tasks are measured together, so that memory does not grow with their number."""
+
+
+class Spread(Protocol):
+    """A way to measure tasks, here or elsewhere."""
+
+    def __call__(
+        self, prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Progress | None = None
+    ) -> Iterator[Part]:
+        """Prepare once for each process, and give what the tasks come to, a batch at a time and in order."""
+
+
+def batches_of(numbers: range) -> Iterator[range]:
+    """Cut the numbers of tasks into batches."""
+    return (numbers[start : start + BATCH] for start in range(0, len(numbers), BATCH))
+
+
+def in_turn(prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Progress | None = None) -> Iterator[Part]:
+    """Measure tasks in this process, one batch after the other."""
+    measure = prepare()
+    for numbers in batches_of(range(n_tasks)):
+        yield measure(numbers)
+        if progress:
+            progress(numbers.stop, n_tasks)
 
 
 def part_of(progress: Progress | None, step: int, n_steps: int) -> Progress | None:
@@ -149,6 +180,7 @@ def evaluate(
     seed: int = 0,
     n_unknown: int = 0,
     progress: Progress | None = None,
+    spread: Spread = in_turn,
 ) -> TaskScores:
     """Measure a classifier on many few-shot tasks.
 
@@ -165,6 +197,8 @@ def evaluate(
         Queries of classes outside each task, to tell how well they are known as such.
     progress : callable, optional
         Called now and then with the number of tasks done and of all tasks.
+    spread : callable, optional
+        Where tasks are measured; by default in this process. ``p3dc.cluster`` has another.
 
     Returns
     -------
@@ -190,6 +224,7 @@ def evaluate(
         seed=seed,
         n_unknown=n_unknown,
         progress=progress,
+        spread=spread,
     )
     return comparison.scores[""]
 
@@ -205,6 +240,7 @@ def compare(
     seed: int = 0,
     n_unknown: int = 0,
     progress: Progress | None = None,
+    spread: Spread = in_turn,
 ) -> Comparison:
     """Measure several classifiers on the same tasks.
 
@@ -212,7 +248,7 @@ def compare(
     ----------
     classifiers : mapping from name to classifier, or sequence of classifiers
         A sequence is named by the classes of its members.
-    features, n_way, n_shot, n_query, n_tasks, seed, n_unknown, progress
+    features, n_way, n_shot, n_query, n_tasks, seed, n_unknown, progress, spread
         As in :func:`evaluate`.
 
     Returns
@@ -236,11 +272,12 @@ def compare(
     named = classifiers if isinstance(classifiers, Mapping) else _by_class_name(classifiers)
     if not named:
         raise InputError("there are no classifiers to compare. Give at least one.")
+    check_count("n_tasks", n_tasks, 1)
     sampler = TaskSampler(
         features.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=features.class_names
     )
-    strangers = partial(sampler.strangers, n_unknown=n_unknown) if n_unknown else None
-    return compare_on(sampler, named, features, n_tasks=n_tasks, strangers=strangers, progress=progress)
+    prepare = partial(_recorder, sampler, named, features, n_unknown)
+    return _joined(spread(prepare, n_tasks, progress))
 
 
 class Sampler(Protocol):
@@ -256,25 +293,56 @@ def compare_on(
     features: FeatureSet,
     *,
     n_tasks: int,
-    strangers: Callable[..., Rows] | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Measure several classifiers on the first tasks of a sampler, and on rows outside them where there are any."""
-    judges = {name: judge(classifier, features) for name, classifier in classifiers.items()}
-    records = {name: _Record() for name in classifiers}
-    done = 0
-    for tasks in sampler.batches(n_tasks):
-        outside = None if strangers is None else strangers(tasks, start=done)
-        for name, verdict_on in judges.items():
-            records[name].add(verdict_on(tasks, outside), tasks)
-        done += len(tasks)
-        if progress:
-            progress(done, n_tasks)
+    """Measure several classifiers on the first tasks of a sampler."""
+    judges = _judges(classifiers, features)
+
+    def records() -> Iterator[dict[str, _Record]]:
+        done = 0
+        for tasks in sampler.batches(n_tasks):
+            yield _records(judges, tasks)
+            done += len(tasks)
+            if progress:
+                progress(done, n_tasks)
+
+    return _joined(records())
+
+
+def _judges(classifiers: Mapping[str, Any], features: FeatureSet) -> dict[str, Judge]:
+    return {name: judge(classifier, features) for name, classifier in classifiers.items()}
+
+
+def _recorder(
+    sampler: TaskSampler, classifiers: Mapping[str, Any], features: FeatureSet, n_unknown: int
+) -> Measure[dict[str, "_Record"]]:
+    """Prepare classifiers for the tasks of one set of features."""
+    judges = _judges(classifiers, features)
+
+    def record(numbers: range) -> dict[str, _Record]:
+        tasks = sampler.draw(len(numbers), numbers.start)
+        return _records(judges, tasks, sampler.strangers(tasks, n_unknown, numbers.start) if n_unknown else None)
+
+    return record
+
+
+def _records(judges: Mapping[str, Judge], tasks: Tasks, outside: Rows | None = None) -> dict[str, "_Record"]:
+    records = {name: _Record() for name in judges}
+    for name, verdict_on in judges.items():
+        records[name].add(verdict_on(tasks, outside), tasks)
+    return records
+
+
+def _joined(parts: Iterable[Mapping[str, "_Record"]]) -> Comparison:
+    records: dict[str, _Record] = {}
+    for part in parts:
+        for name, record in part.items():
+            records.setdefault(name, _Record()).join(record)
     return Comparison({name: record.scores() for name, record in records.items()})
 
 
 class _Record:
-    """Verdicts on all tasks so far, of which only one number a task is kept."""
+    """Verdicts on some tasks, of which only one number a task is kept."""
 
     def __init__(self) -> None:
         self.accuracy: list[npt.NDArray[np.float64]] = []
@@ -293,6 +361,14 @@ class _Record:
             confidence = masked_softmax(verdict.scores / verdict.temperature, None).max(axis=-1)
             self.reliability = self.reliability or Reliability()
             self.reliability.add(confidence.ravel(), right.ravel())
+
+    def join(self, after: "_Record") -> None:
+        """Add the tasks that come after these."""
+        self.accuracy += after.accuracy
+        self.auroc += after.auroc
+        if after.reliability is not None:
+            self.reliability = self.reliability or Reliability()
+            self.reliability.join(after.reliability)
 
     def scores(self) -> TaskScores:
         return TaskScores(

@@ -8,7 +8,7 @@ from p3dc.baselines import CL2N, L2N, NN, SimpleShot
 from p3dc.checks import check_settings
 from p3dc.classifier import P3DCClassifier
 from p3dc.errors import InputError
-from p3dc.evaluation import Comparison, Progress, compare, part_of
+from p3dc.evaluation import Comparison, Progress, Spread, compare, in_turn, part_of
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.priors import Priors
@@ -106,6 +106,7 @@ def run(
     novel: FeatureSet,
     validation: FeatureSet | None = None,
     progress: Progress | None = None,
+    spread: Spread = in_turn,
 ) -> Experiment:
     """Choose α and β on the validation classes, if there are any and no point is given, and compare on novel ones.
 
@@ -118,6 +119,7 @@ def run(
         "n_query": protocol.n_query,
         "n_tasks": protocol.n_tasks,
         "seed": protocol.seed,
+        "spread": spread,
     }
     attentions = list(dict.fromkeys(protocol.attentions)) if "p3dc" in protocol.methods else []
     searching = validation is not None and protocol.point is None

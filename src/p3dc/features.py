@@ -14,7 +14,7 @@ from p3dc.checks import Floats, as_labels, as_names, as_rows, read_only, row_blo
 from p3dc.errors import InputError
 from p3dc.files import check_text, damaged, replacing
 from p3dc.legacy import read_plk
-from p3dc.parquet import COLUMNS, Batch, parquet_batches, read_parquet, write_parquet
+from p3dc.parquet import COLUMNS, Batch, parquet_batches, parts_of, read_parquet, write_parquet
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -132,6 +132,12 @@ def stream_features(path: str | os.PathLike[str], *, columns: tuple[str, str, st
     for start, block in row_blocks(whole.features):
         part = slice(start, start + len(block))
         yield block, names[whole.labels[part]], None if whole.ids is None else whole.ids[part]
+
+
+def feature_parts(path: str | os.PathLike[str]) -> list[Path]:
+    """List the files that :func:`stream_features` reads, in its order; each can be read by itself."""
+    path = Path(path)
+    return parts_of(path) if _format_of(path) == "parquet" else [path]
 
 
 def _load(path: Path, kind: str, columns: tuple[str, str, str]) -> FeatureSet:

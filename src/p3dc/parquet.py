@@ -19,7 +19,8 @@ Batch = tuple[Floats, npt.NDArray[Any], npt.NDArray[np.str_] | None]
 """Some rows: features, labels as the file has them, ids."""
 
 
-def _parts(path: Path) -> list[Path]:
+def parts_of(path: Path) -> list[Path]:
+    """List the files of a folder of parts in order, or the one file that there is."""
     if not path.is_dir():
         return [path]
     found = (part for part in path.rglob("*.parquet") if part.is_file())
@@ -31,7 +32,7 @@ def _parts(path: Path) -> list[Path]:
 
 def read_parquet(path: Path, columns: tuple[str, str, str]) -> dict[str, Any]:
     """Read features, labels, class names and ids of a file or of a folder of parts."""
-    parts = _parts(path)
+    parts = parts_of(path)
     features: Floats | None = None
     labels: list[npt.NDArray[Any]] = []
     ids: list[npt.NDArray[np.str_]] = []
@@ -137,7 +138,7 @@ def parquet_batches(path: Path, columns: tuple[str, str, str]) -> Iterator[Batch
     """Read a file or a folder of parts, no more than a batch of it at a time."""
     embedding, label, identity = columns
     width: int | None = None
-    for part in _parts(path):
+    for part in parts_of(path):
         with _opened(part) as file:
             if not file.metadata.num_rows:
                 continue

@@ -123,7 +123,7 @@ class Priors:
     def from_features(cls, base: FeatureSet) -> "Priors":
         """Average the features of each class that has any."""
         blocks = ((block, base.labels[start : start + len(block)]) for start, block in row_blocks(base.features))
-        sums = _ClassSums()
+        sums = ClassSums()
         for rows, labels in blocks:
             sums.add_rows(rows, labels)
         return sums.priors(sorted(sums.counts), base.class_names)
@@ -151,14 +151,7 @@ class Priors:
         array([[1., 1.],
                [2., 1.]])
         """
-        sums = _ClassSums()
-        for features, labels in batches:
-            if np.size(labels) or np.size(features):
-                rows = as_rows(features, "features")
-                sums.add_rows(rows, as_labels(labels, len(rows)))
-        if len({isinstance(label, str) for label in sums.counts}) > 1:
-            sums = sums.by_text()
-        return sums.priors(sorted(sums.counts))
+        return ClassSums.of_batches(batches).average()
 
     @classmethod
     def merge(cls, parts: Iterable["Priors"]) -> "Priors":
@@ -172,7 +165,7 @@ class Priors:
         >>> Priors.merge([one, two]).prototypes
         array([[2., 1.]])
         """
-        sums = _ClassSums()
+        sums = ClassSums()
         for part in parts:
             if part.counts is None:
                 raise InputError("priors without counts cannot be merged. Build them with Priors.from_features.")
@@ -287,8 +280,19 @@ def _check_geometry(lengths: Floats, axes: Floats, gains: Floats, rest: float, t
         raise ValueError("it has numbers that no geometry has")
 
 
-class _ClassSums:
-    """Running sums in float64, counts and lengths, by label, and the outer products of all rows."""
+class ClassSums:
+    """Running sums in float64, counts and lengths, by label, and the outer products of all rows.
+
+    Sums of parts can be joined, and only their total needs to be averaged.
+
+    Examples
+    --------
+    >>> from p3dc.priors import ClassSums
+    >>> sums = ClassSums.of_batches([([[0.0, 3.0]], ["owl"])])
+    >>> sums.join(ClassSums.of_batches([([[3.0, 0.0], [3.0, 0.0]], ["owl", "owl"])]))
+    >>> sums.average().prototypes
+    array([[2., 1.]])
+    """
 
     def __init__(self) -> None:
         self.sums: dict[Any, npt.NDArray[np.float64]] = {}
@@ -298,7 +302,32 @@ class _ClassSums:
         self.outer: npt.NDArray[np.float64] | None = None
         self.lacks = ""
 
+    @classmethod
+    def of_batches(cls, batches: Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]) -> "ClassSums":
+        """Sum features that come a batch at a time, with their labels."""
+        sums = cls()
+        for features, labels in batches:
+            if np.size(labels) or np.size(features):
+                rows = as_rows(features, "features")
+                sums.add_rows(rows, as_labels(labels, len(rows)))
+        return sums
+
+    def average(self) -> Priors:
+        """Take the mean of each class, in the order of their labels; as text where some of them are and some not."""
+        sums = self.by_text() if len({isinstance(label, str) for label in self.counts}) > 1 else self
+        return sums.priors(sorted(sums.counts))
+
+    def join(self, other: "ClassSums") -> None:
+        """Add the sums of other rows."""
+        for label, total in other.sums.items():
+            self.add(label, total, other.counts[label], other.lengths[label])
+        if other.lacks:
+            self.go_without(other.lacks)
+        elif other.outer is not None:
+            self.add_outer(other.outer)
+
     def add_rows(self, rows: Floats, labels: npt.NDArray[Any]) -> None:
+        """Add rows with their labels."""
         order = np.argsort(labels, kind="stable")
         present, first, sizes = np.unique(labels[order], return_index=True, return_counts=True)
         exact = rows[order].astype(np.float64)
@@ -320,6 +349,7 @@ class _ClassSums:
             self.add_outer(longest * (weighted.T @ weighted).astype(np.float64))
 
     def add(self, label: Any, total: npt.NDArray[np.float64], size: int, length: float) -> None:
+        """Add the sum of some rows of a class: how many they are, and their lengths together."""
         if self.width not in (None, len(total)):
             raise InputError(
                 f"there are rows of {self.width} features and rows of {len(total)}. "
@@ -343,14 +373,16 @@ class _ClassSums:
         """Collect no outer products, for a reason."""
         self.lacks = self.lacks or lacks
 
-    def by_text(self) -> "_ClassSums":
-        texts = _ClassSums()
+    def by_text(self) -> "ClassSums":
+        """Join classes whose labels read the same."""
+        texts = ClassSums()
         for label, total in self.sums.items():
             texts.add(str(label), total, self.counts[label], self.lengths[label])
         texts.outer, texts.lacks = self.outer, self.lacks
         return texts
 
     def priors(self, labels: Sequence[Any], names: Sequence[str] | None = None) -> Priors:
+        """Take the mean of each class, in a given order."""
         if not labels:
             raise InputError("there are no rows to average. Give at least one.")
         means = np.stack([self.sums[label] / self.counts[label] for label in labels])

@@ -1,18 +1,19 @@
 """Choosing α, β, scale and M on classes that are not the ones to be tested."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from p3dc.checks import Weight, check_settings, is_auto
+from p3dc.checks import Weight, check_count, check_settings, is_auto
 from p3dc.classifier import P3DCClassifier
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
-from p3dc.evaluation import Difference, Progress, compare, part_of, percent
+from p3dc.evaluation import Difference, Measure, Progress, Spread, compare, in_turn, part_of, percent
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.prepared import PreparedScorer
@@ -162,6 +163,7 @@ def search(
     scale: Weight | Sequence[float] = 1.0,
     attention: Attention = "raw",
     progress: Progress | None = None,
+    spread: Spread = in_turn,
 ) -> SearchResult:
     """Measure a whole grid of (α, β), and of scales and M, on tasks of validation classes.
 
@@ -183,6 +185,8 @@ def search(
         With ``scale="auto"`` the grid is that of prepared features.
     progress : callable, optional
         Called now and then with the number of tasks done and of all tasks.
+    spread : callable, optional
+        As in :func:`p3dc.evaluate`.
 
     Returns
     -------
@@ -208,14 +212,16 @@ def search(
     scales, numbers = _as_list(scale), _as_list(n_nearest)
     for some_scale, number in product(scales, numbers):
         check_settings(n_nearest=number, power=power, scale=some_scale, attention=attention)
+    check_count("n_tasks", n_tasks, 1)
     sampler = TaskSampler(
         validation.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=validation.class_names
     )
     columns = []
     variants = list(product(scales, numbers))
     for done, (some_scale, number) in enumerate(variants):
-        scorer = _grid_scorer(known, validation, points, some_scale, number, power, attention)
-        columns.append(_measure(scorer, sampler, n_tasks, part_of(progress, done, len(variants))))
+        scorer = partial(_grid_scorer, known, validation, points, some_scale, number, power, attention)
+        parts = spread(partial(_counter, scorer, sampler), n_tasks, part_of(progress, done, len(variants)))
+        columns.append(_mean_and_interval(parts, n_tasks))
     mean, interval = (np.concatenate(column) / (n_way * n_query) for column in zip(*columns, strict=True))
     each = np.tile(points, (len(variants), 1))
     return SearchResult(
@@ -258,20 +264,22 @@ def _grid_scorer(
     return PreparedScorer(validation.features, priors.geometry, *points.T, n_nearest=n_nearest, attention=attention)
 
 
-def _measure(
-    scorer: TaskScorer, sampler: TaskSampler, n_tasks: int, progress: Progress | None
+def _counter(make_scorer: Callable[[], TaskScorer], sampler: TaskSampler) -> Measure[npt.NDArray[np.int64]]:
+    """Prepare to count the queries right at each point: their sum over tasks and the sum of their squares, (2, G)."""
+    scorer = make_scorer()
+
+    def count(numbers: range) -> npt.NDArray[np.int64]:
+        right = scorer.correct(sampler.draw(len(numbers), numbers.start))
+        return np.stack([right.sum(axis=0), (right**2).sum(axis=0)])
+
+    return count
+
+
+def _mean_and_interval(
+    counts: Iterable[npt.NDArray[np.int64]], n_tasks: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Count the queries right at each point, the mean over tasks and half its interval."""
-    total = np.zeros(len(scorer.alpha), dtype=np.int64)
-    squares = np.zeros(len(scorer.alpha), dtype=np.int64)
-    done = 0
-    for tasks in sampler.batches(n_tasks):
-        right = scorer.correct(tasks)
-        total += right.sum(axis=0)
-        squares += (right**2).sum(axis=0)
-        done += len(tasks)
-        if progress:
-            progress(done, n_tasks)
+    """Take the mean over tasks of the queries right at each point, and half its interval."""
+    total, squares = reduce(np.add, counts)
     mean = total / n_tasks
     spread = np.sqrt(np.maximum(squares - n_tasks * mean**2, 0) / max(n_tasks - 1, 1) / n_tasks)
     return mean, 1.96 * spread if n_tasks > 1 else np.full(len(mean), np.nan)

@@ -7,21 +7,25 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p3dc.cli.shared import JsonFile, app, bar, check_outputs, screen
+from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, check_outputs, engine_of, screen
 from p3dc.errors import InputError
 from p3dc.files import replacing, write_json
 from p3dc.images import lite0
 from p3dc.images.backbones import load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier, Prediction
 from p3dc.images.examples import labelled
-from p3dc.images.listing import ImageFile, list_folder, list_images, readable
+from p3dc.images.listing import ImageFile, each_image, list_folder, readable
 from p3dc.images.table import COLUMNS, row
 from p3dc.priors import Priors
+
+if TYPE_CHECKING:
+    from p3dc.images.extraction import Extraction
 
 MOST_LINES = 20
 
@@ -41,17 +45,21 @@ def extract(
     out: Annotated[Path, typer.Option(help="Folder for the features; a run that was interrupted goes on.")],
     backbone: Network = lite0.NAME,
     batch: Annotated[int, typer.Option(help="Images that the network gets at once.")] = 32,
+    part_rows: Annotated[
+        int, typer.Option(help="Images in a part, which is what a process loses when it dies.")
+    ] = 4096,
+    engine: Engine = "local",
+    address: Address = None,
     json: JsonFile = None,
 ) -> None:
     """Turn images into features, as Parquet parts."""
-    from p3dc.images.extraction import extract as extract_all
-
     check_outputs(json=json, inputs=[images])
-    files = _list(list_images, images)
-    network = load_backbone(backbone)
-    with bar("images") as progress:
-        told = None if progress is None else (lambda done, _: progress(done, len(files)))
-        done = extract_all(files, network, out, batch=batch, progress=told)
+    others: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    files = _counted(each_image(images, others), found, others)
+    with engine_of(engine, address) as on_ray, bar("images") as progress:
+        told = None if progress is None else (lambda done, _: progress(done, found.total()))
+        done = _extract(files, backbone, out, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=told)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
         write_json(json, {"folder": str(out), "rows": done.n_rows, "files": done.n_files, "failures": failed})
@@ -170,14 +178,38 @@ def explain(
     screen().print(f"Picture: {out}", soft_wrap=True)
 
 
+def _extract(files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
+    """Extract here or on a Ray, where all files are counted before the first is done, so that a bar has an end."""
+    if not on_ray:
+        from p3dc.images.extraction import extract as extract_here
+
+        return extract_here(list(files), load_backbone(backbone), out, **options)
+    from p3dc.cluster.extraction import extract as extract_on_workers
+
+    place = backbone if backbone == lite0.NAME else Path(backbone).absolute()
+    return extract_on_workers(files, partial(load_backbone, place), out, **options)
+
+
 def _list(listing: Callable[[Path, Counter[str]], list[ImageFile]], path: Path) -> list[ImageFile]:
     """List images and tell what was passed over."""
     others: Counter[str] = Counter()
     files = listing(path, others)
+    _tell_others(others)
+    return files
+
+
+def _counted(files: Iterable[ImageFile], found: Counter[str], others: Counter[str]) -> Iterator[ImageFile]:
+    """Count images as they are listed; after the last, tell what was passed over."""
+    for file in files:
+        found["images"] += 1
+        yield file
+    _tell_others(others)
+
+
+def _tell_others(others: Counter[str]) -> None:
     if others:
         listed = ", ".join(f"{readable(ending) or 'no ending'} {count:,}" for ending, count in others.most_common(5))
         typer.echo(f"p3dc: {others.total():,} files that do not end like an image are passed over: {listed}", err=True)
-    return files
 
 
 def _photos(given: Path) -> Iterable[Path]:

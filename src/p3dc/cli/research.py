@@ -8,9 +8,10 @@ from rich.console import Console
 
 from p3dc import report
 from p3dc.checks import check_point
-from p3dc.cli.shared import JsonFile, app, bar, changing_bar, check_outputs, screen
+from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, check_outputs, engine_of, screen
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
+from p3dc.evaluation import Spread, in_turn
 from p3dc.experiment import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
 from p3dc.features import FeatureSet, stream_features
 from p3dc.figures import GridDisplay, save_figure
@@ -89,6 +90,8 @@ def evaluate(
     unknown: Annotated[
         int, typer.Option(help="Queries of other classes for each task, to be told from known ones.")
     ] = 0,
+    engine: Engine = "local",
+    address: Address = None,
     json: JsonFile = None,
 ) -> None:
     """Compare methods on tasks of novel classes.
@@ -125,9 +128,11 @@ def evaluate(
                 sampler.strangers(sampler.draw(1), unknown)
     priors = _priors_of(known)
     experiments = []
-    for n_shot in shots:
-        with bar(report.shots(n_shot)) as progress:
-            experiments.append(run(protocol, n_shot, priors=priors, novel=tested, **others, progress=progress))
+    with engine_of(engine, address) as on_ray:
+        sets: dict[str, Any] = {"priors": priors, "novel": tested, **others}
+        for n_shot in shots:
+            with bar(report.shots(n_shot)) as progress:
+                experiments.append(run(protocol, n_shot, **sets, progress=progress, spread=_spread(on_ray)))
     console = screen()
     setting = f"{way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n", soft_wrap=True)
@@ -229,13 +234,16 @@ def reproduce_command(
 def priors_command(
     features: Annotated[list[Path], typer.Argument(help="Features of base classes, or priors to merge.")],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
+    engine: Engine = "local",
+    address: Address = None,
     json: JsonFile = None,
 ) -> None:
     """Average the features of each base class; several files are merged."""
     check_outputs(json=json, out=out)
     if out.suffix != ".safetensors":
         raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
-    priors = Priors.merge([_stream_priors(path) for path in features])
+    with engine_of(engine, address) as on_ray:
+        priors = Priors.merge([_average(path, on_ray) for path in features])
     priors.save(out)
     rows = 0 if priors.counts is None else int(priors.counts.sum())
     screen().print(f"{priors} from {rows:,} rows, written to {out}", soft_wrap=True)
@@ -252,11 +260,25 @@ def _priors_of(base: FeatureSet | Priors) -> Priors:
     return base if isinstance(base, Priors) else Priors.from_features(base)
 
 
-def _stream_priors(path: Path) -> Priors:
+def _average(path: Path, on_ray: bool) -> Priors:
     """Average features without holding them all."""
     if path.suffix == ".safetensors":
         return Priors.load(path)
-    return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path))
+    if not on_ray:
+        return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path))
+    from p3dc.cluster.priors import average
+
+    with bar("parts") as progress:
+        return average(path, progress)
+
+
+def _spread(on_ray: bool) -> Spread:
+    """Say where tasks are measured."""
+    if not on_ray:
+        return in_turn
+    from p3dc.cluster.evaluation import on_workers
+
+    return on_workers
 
 
 def _print_experiments(console: Console, experiments: list[Experiment]) -> None:

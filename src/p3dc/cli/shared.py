@@ -18,6 +18,12 @@ from p3dc.files import FIGURE_FORMATS, check_folder
 Callback = Callable[[int, int], None]
 """Called with how much is done and how much there is."""
 
+ENGINES = ("local", "ray")
+
+Engine = Annotated[str, typer.Option(help="local, or ray: the processes of a cluster, or of this machine.")]
+Address = Annotated[
+    str | None, typer.Option(help="host:port of a Ray that runs; without it one is started on this machine.")
+]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")]
 
 app = typer.Typer(
@@ -46,6 +52,22 @@ def check_outputs(figure: Path | None = None, inputs: Iterable[Path] = (), **pat
             taken[real] = "to be written"
     if figure is not None and figure.suffix not in FIGURE_FORMATS:
         raise InputError(f"{figure} ends in {figure.suffix!r}. Figures are written as .png, .svg or .pdf.")
+
+
+@contextmanager
+def engine_of(engine: str, address: str | None) -> Iterator[bool]:
+    """Tell whether the work goes to a Ray, and join it for as long as that takes."""
+    if engine not in ENGINES:
+        raise InputError(f"there is no engine {engine!r}. Choose from {', '.join(ENGINES)}.")
+    if engine == "local":
+        if address is not None:
+            raise InputError("--address is that of a Ray. Give --engine ray as well, or leave it out.")
+        yield False
+        return
+    from p3dc.cluster.connection import connected
+
+    with connected(address):
+        yield True
 
 
 def screen() -> Console:

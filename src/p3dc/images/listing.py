@@ -87,11 +87,14 @@ def list_folder(root: str | os.PathLike[str], others: Counter[str] | None = None
     return (_image(folder, relative, labelled=True) for relative in chain([first], within))
 
 
+def each_image(path: str | os.PathLike[str], others: Counter[str] | None = None) -> Iterator[ImageFile]:
+    """Find the images of a CSV or of a folder; those of a folder are not held together."""
+    return iter(list_csv(path)) if Path(path).suffix.lower() == ".csv" else list_folder(path, others)
+
+
 def list_images(path: str | os.PathLike[str], others: Counter[str] | None = None) -> list[ImageFile]:
     """List the images of a CSV or of a folder, all of them at once."""
-    if Path(path).suffix.lower() == ".csv":
-        return list_csv(path)
-    return list(list_folder(path, others))
+    return list(each_image(path, others))
 
 
 def readable(name: str | os.PathLike[str]) -> str:

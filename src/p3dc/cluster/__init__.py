@@ -1,0 +1,1 @@
+"""The same work on the processes of a Ray: one machine or many."""

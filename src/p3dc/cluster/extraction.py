@@ -1,0 +1,174 @@
+"""Extraction by actors of Ray Data, into the very parts that one process would write.
+
+A row of the dataset is a part, so a part is the unit of work. An actor loads the backbone once and writes its parts
+itself: a part has its name and its rows by its number alone, so when a process or a machine dies, whoever makes the
+part again writes the same file. A writer of Ray Data's would name files by attempts instead.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from p3dc.cluster.connection import load_ray, n_workers
+from p3dc.errors import InputError
+from p3dc.images.backbones import Backbone
+from p3dc.images.extraction import LOCK, Extraction, check_end, summarise, writing_to
+from p3dc.images.listing import ImageFile
+from p3dc.images.parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
+
+Row = dict[str, Any]
+"""A batch of Ray Data's that holds one part: its number, and its files or what became of them, as JSON."""
+
+
+def extract(
+    files: Iterable[ImageFile],
+    load: Callable[..., Backbone],
+    out: str | os.PathLike[str],
+    *,
+    part_rows: int = 4096,
+    batch: int = 32,
+    cpus: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> Extraction:
+    """Write the features of images to a folder of Parquet parts, on a Ray that is joined.
+
+    What is written, what is kept and what is refused are those of :func:`p3dc.images.extraction.extract`, and either
+    can finish what the other began.
+
+    Parameters
+    ----------
+    files : iterable of ImageFile
+        The images, in a fixed order, where every machine sees them.
+    load : callable
+        Loads the backbone, given ``threads``; :func:`p3dc.images.backbones.load_backbone`, for example.
+    out : path
+        The folder, where every machine sees it.
+    part_rows, batch : int
+        As in :func:`p3dc.images.extraction.extract`.
+    cpus : int, default=1
+        Cores of each actor.
+    progress : callable, optional
+        Called with the number of images done and the number of those that failed.
+
+    Returns
+    -------
+    Extraction
+    """
+    ray = load_ray()
+    maker = maker_of(load(threads=cpus), part_rows)
+    sizes: list[int] = []
+    parts: list[Any] = []
+    with writing_to(Path(out).absolute()) as folder:
+        for number, part in in_parts(files, part_rows):
+            parts.append(ray.put(_packed(number, part)))
+            sizes.append(len(part))
+        check_end(folder, len(parts))
+        there = [part for number, part in enumerate(parts) if part_path(folder, number).exists()]
+        kept = dict(_run(there, _Keeper, (folder, maker), cpus))
+        failures = {number: failed for number, failed in kept.items() if failed is not None}
+        missing = [part for number, part in enumerate(parts) if number not in failures]
+        n_kept = n_done = sum(sizes[number] for number in failures)
+        if missing:
+            summarise(folder, maker, n_kept, _in_order(failures), complete=False)
+        for number, failed in _run(missing, _Maker, (folder, maker, load, batch, cpus), cpus):
+            failures[number] = failed or []
+            n_done += sizes[number]
+            if progress is not None:
+                progress(n_done, len(_in_order(failures)))
+        summarise(folder, maker, n_done, _in_order(failures), complete=True)
+    return Extraction(Path(out), n_done, n_kept, tuple(_in_order(failures)))
+
+
+def _in_order(failures: dict[int, list[Failure]]) -> list[Failure]:
+    return [failure for number in sorted(failures) for failure in failures[number]]
+
+
+def _packed(number: int, files: list[ImageFile]) -> Any:
+    """Describe a part in one row; JSON also holds names that are no UTF-8, which Arrow refuses."""
+    import pyarrow as pa
+
+    rows = [[os.path.abspath(file.path), file.key, file.label] for file in files]  # noqa: PTH100
+    return pa.table({"number": [number], "files": [json.dumps(rows)], "seen": [_sees(files)]})
+
+
+def _sees(files: list[ImageFile]) -> bool:
+    return any(file.path.exists() for file in files)
+
+
+def _run(
+    parts: list[Any], work: type["_Keeper"], arguments: tuple[Any, ...], cpus: int
+) -> Iterator[tuple[int, list[Failure] | None]]:
+    """Give parts to a pool of actors, and their failures back as they come.
+
+    The pool may shrink: when a machine leaves for good, the parts that its actors had begun wait until an actor
+    elsewhere has nothing left to do and makes room for theirs.
+    """
+    if not parts:
+        return
+    data = load_ray().data
+    n_actors = min(len(parts), max(1, n_workers() // cpus))
+    pool = data.ActorPoolStrategy(
+        min_size=1, max_size=len(parts), initial_size=n_actors, max_tasks_in_flight_per_actor=2
+    )
+    done = data.from_arrow_refs(parts).map_batches(
+        work, fn_constructor_args=arguments, batch_size=1, num_cpus=cpus, compute=pool
+    )
+    for row in done.iter_rows():
+        outcome = json.loads(row["outcome"])
+        if "error" in outcome:
+            raise InputError(outcome["error"])
+        failed = outcome["failures"]
+        yield row["number"], None if failed is None else [(key, why) for key, why in failed]
+
+
+class _Keeper:
+    """Tells which parts are there already."""
+
+    def __init__(self, folder: Path, maker: Maker) -> None:
+        self.folder, self.maker = folder, maker
+
+    def __call__(self, row: Row) -> Row:
+        number = int(row["number"][0])
+        files = [ImageFile(Path(path), key, label) for path, key, label in json.loads(row["files"][0])]
+        outcome: dict[str, Any]
+        try:
+            outcome = {"failures": self.work(part_path(self.folder, number), files, seen=bool(row["seen"][0]))}
+        except (InputError, OSError) as error:  # told here, or Ray Data would wrap it in pages
+            outcome = {"error": str(error)}
+        return {"number": [number], "outcome": [json.dumps(outcome)]}
+
+    def work(self, path: Path, files: list[ImageFile], *, seen: bool) -> list[Failure] | None:
+        return kept_failures(path, files, self.maker)
+
+
+class _Maker(_Keeper):
+    """Makes parts."""
+
+    def __init__(self, folder: Path, maker: Maker, load: Callable[..., Backbone], batch: int, cpus: int) -> None:
+        super().__init__(folder, maker)
+        self.load, self.batch, self.cpus = load, batch, cpus
+        self.backbone: Backbone | None = None
+
+    def work(self, path: Path, files: list[ImageFile], *, seen: bool) -> list[Failure]:
+        if not (self.folder / LOCK).exists():
+            raise _unseen(self.folder)
+        if seen and not _sees(files):
+            raise _unseen(files[0].path)
+        if self.backbone is None:  # not when the actor starts, where a mistake could not be told in a sentence
+            self.backbone = self._loaded()
+        return make_part(path, files, self.maker, self.backbone, batch=self.batch, workers=self.cpus)
+
+    def _loaded(self) -> Backbone:
+        backbone = self.load(threads=self.cpus)
+        here = maker_of(backbone, self.maker["part_rows"])
+        if here != self.maker:
+            raise InputError(f"{socket.gethostname()} has another {backbone.name}. Install the same on every machine.")
+        return backbone
+
+
+def _unseen(path: Path) -> InputError:
+    where = "Share images and features with every machine, under the same path."
+    return InputError(f"{socket.gethostname()} does not see {path}. {where}")

@@ -1,0 +1,69 @@
+"""Priors on a Ray: those of one process but for rounding."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from p3dc import FeatureSet, Priors
+from p3dc.cluster.priors import average
+from p3dc.errors import InputError
+from p3dc.features import stream_features
+
+
+@pytest.fixture
+def parts(tmp_path, base):
+    """Twenty parts, none of which has all classes."""
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    order = np.random.default_rng(0).permutation(len(base))
+    for number, rows in enumerate(np.array_split(order, 20)):
+        names = [base.class_names[label] for label in base.labels[rows]]
+        FeatureSet(base.features[rows], names).save(folder / f"part-{number:02}.parquet")
+    return folder
+
+
+def assert_close(one, two):
+    assert one.class_names == two.class_names
+    np.testing.assert_array_equal(one.counts, two.counts)
+    np.testing.assert_allclose(one.prototypes, two.prototypes, rtol=1e-12)
+    np.testing.assert_allclose(one.moments.lengths, two.moments.lengths, rtol=1e-12)
+    np.testing.assert_allclose(one.moments.scatter, two.moments.scatter, rtol=1e-12)
+    assert one.geometry.tightness == pytest.approx(two.geometry.tightness, rel=1e-9)
+
+
+def here(folder):
+    return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(folder))
+
+
+@pytest.mark.ray
+def test_priors_are_those_of_one_process(two_workers, parts):
+    calls = []
+    assert_close(average(parts, lambda *seen: calls.append(seen)), here(parts))
+    assert len(calls) == 8
+    assert calls == sorted(calls)
+    assert calls[-1] == (20, 20)
+
+
+@pytest.mark.ray
+def test_mistakes_come_back(two_workers, parts):
+    (parts / "part-07.parquet").write_bytes(b"no")
+    with pytest.raises(InputError, match=r"part-07.parquet is damaged"):
+        average(parts)
+
+
+@pytest.mark.ray
+def test_a_killed_worker_loses_no_part(two_workers, parts):
+    """One that sums, or has summed, or joins: whatever it was doing is done again."""
+    import ray
+
+    killed = []
+
+    def kill(done, _):
+        if not killed:
+            killed.append(ray.get(ray.remote(lambda: os.getpid()).remote()))
+            os.kill(killed[0], signal.SIGKILL)
+
+    assert_close(average(parts, kill), here(parts))
+    assert killed
