@@ -8,8 +8,10 @@ import p3dc
 ORDER = [
     "errors",
     "method",
+    "arrays",
     "confidence",
     "checks",
+    "device",
     "files",
     "legacy",
     "parquet",
@@ -21,6 +23,7 @@ ORDER = [
     "tasks",
     "engine",
     "prepared",
+    "torch_engine",
     "classifier",
     "baselines",
     "judging",

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p3dc import auto, method
+from p3dc.arrays import as_numpy, beside, is_tensor
 from p3dc.calibration import Calibration, calibrate_alone, calibrate_as_told, stranger_threshold
 from p3dc.checks import (
     Weight,
@@ -215,7 +217,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             known = self.classes_[self.labels_]
             if (known.dtype.kind in "OU") != (labels.dtype.kind in "OU"):
                 raise InputError(f"labels are of type {labels.dtype}, but those before of {known.dtype}. Use one type.")
-            support = np.concatenate([self.support_, support])
+            support = array_namespace(support).concat([beside(self.support_, support), support])
             labels = np.concatenate([known, labels])
         return self._learn(support, labels)
 
@@ -231,13 +233,17 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         array of shape (n_queries,)
         """
         cosines = self._cosines(X)
-        labels: Array = self.classes_[cosines.argmax(axis=1)]
+        if self.classes_.dtype.kind not in "iufb":
+            cosines = as_numpy(cosines)
+        best = cosines.argmax(axis=1)
         if self._fitted["reject"] is None:
-            return labels
-        if labels.dtype.kind == "u":
-            labels = labels.astype(np.int64)
-        unknown = UNKNOWN[as_labels(self.classes_).dtype.kind]
-        return np.asarray(np.where(cosines.max(axis=1) < self.unknown_below_, unknown, labels))
+            return _labels(self.classes_, best)
+        kind = as_labels(self.classes_).dtype.kind
+        labels = _labels(self.classes_.astype(np.int64) if kind == "u" else self.classes_, best)
+        strange = self._largest(cosines) < self.unknown_below_
+        if is_tensor(labels):
+            return labels.masked_fill(strange, UNKNOWN[kind])
+        return np.asarray(np.where(strange, UNKNOWN[kind], labels))
 
     def score_samples(self, X: npt.ArrayLike) -> Array:
         """Tell how well each query fits any of the classes: its largest cosine.
@@ -250,8 +256,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_queries,)
         """
-        largest: Array = self._cosines(X).max(axis=1)
-        return largest
+        return self._largest(self._cosines(X))
 
     def decision_function(self, X: npt.ArrayLike) -> Array:
         """Cosine of each query to the prototype of each class.
@@ -391,6 +396,10 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(f"its labels are of type {facts['class_type']!r}. They must be strings or numbers.")
         labels = np.array(facts["classes"], dtype=facts["class_type"])[arrays["labels"]]
         return cls(priors, **facts["parameters"]).partial_fit(arrays["support"], labels)
+
+    def _largest(self, cosines: Array) -> Array:
+        largest: Array = array_namespace(cosines).max(cosines, axis=1)
+        return largest
 
     def _check_support(self, X: npt.ArrayLike, y: npt.ArrayLike, *, first: bool) -> tuple[Array, Array]:
         check_settings(n_nearest=self.n_nearest, power=self.power, scale=self.scale, attention=self.attention)

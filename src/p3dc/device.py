@@ -46,7 +46,7 @@ def open_device(name: str | None, memory: Memory | None = None) -> Device | None
         import torch
     except ImportError:
         raise InputError(
-            f"device {name!r} needs torch, which is not installed. Install it: pip install \"p3dc-shot[torch]\""
+            f'device {name!r} needs torch, which is not installed. Install it: pip install "p3dc-shot[torch]"'
         ) from None
     device = torch.device(name)
     if device.type == "cpu":

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc.confidence import Reliability, area_under_roc
+from p3dc.device import Device, Memory, open_device
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.judging import Verdict, judge
 from p3dc.method import masked_softmax
-from p3dc.tasks import Rows, Tasks, TaskSampler
+from p3dc.tasks import MANY, Rows, Tasks, TaskSampler, drawn_ahead
 
 Progress = Callable[[int, int], None]
 """Called with the number of tasks done and the number of all."""
@@ -148,6 +149,8 @@ def evaluate(
     n_tasks: int = 2000,
     seed: int = 0,
     n_unknown: int = 0,
+    device: str | None = None,
+    memory: Memory | None = None,
     progress: Progress | None = None,
 ) -> TaskScores:
     """Measure a classifier on many few-shot tasks.
@@ -163,6 +166,12 @@ def evaluate(
         As in :func:`sample_tasks`.
     n_unknown : int, default=0
         Queries of classes outside each task, to tell how well they are known as such.
+    device : str, optional
+        Where a :class:`P3DCClassifier` is measured: "cuda", "cuda:1" or "cpu" by torch, None by NumPy. The predictions
+        are the same.
+    memory : float or str, optional
+        What may be used of the device's memory: bytes, a share of what is free, or text such as "2GB". Half of what is
+        free, where nothing is said.
     progress : callable, optional
         Called now and then with the number of tasks done and of all tasks.
 
@@ -189,6 +198,8 @@ def evaluate(
         n_tasks=n_tasks,
         seed=seed,
         n_unknown=n_unknown,
+        device=device,
+        memory=memory,
         progress=progress,
     )
     return comparison.scores[""]
@@ -204,6 +215,8 @@ def compare(
     n_tasks: int = 2000,
     seed: int = 0,
     n_unknown: int = 0,
+    device: str | None = None,
+    memory: Memory | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Measure several classifiers on the same tasks.
@@ -212,7 +225,7 @@ def compare(
     ----------
     classifiers : mapping from name to classifier, or sequence of classifiers
         A sequence is named by the classes of its members.
-    features, n_way, n_shot, n_query, n_tasks, seed, n_unknown, progress
+    features, n_way, n_shot, n_query, n_tasks, seed, n_unknown, device, memory, progress
         As in :func:`evaluate`.
 
     Returns
@@ -236,17 +249,18 @@ def compare(
     named = classifiers if isinstance(classifiers, Mapping) else _by_class_name(classifiers)
     if not named:
         raise InputError("there are no classifiers to compare. Give at least one.")
+    place = open_device(device, memory)
     sampler = TaskSampler(
         features.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=features.class_names
     )
     strangers = partial(sampler.strangers, n_unknown=n_unknown) if n_unknown else None
-    return compare_on(sampler, named, features, n_tasks=n_tasks, strangers=strangers, progress=progress)
+    return compare_on(sampler, named, features, n_tasks=n_tasks, strangers=strangers, device=place, progress=progress)
 
 
 class Sampler(Protocol):
     """Where tasks come from."""
 
-    def batches(self, n_tasks: int) -> Iterator[Tasks]:
+    def batches(self, n_tasks: int, size: int = ...) -> Iterator[Tasks]:
         """Draw the first tasks, some at a time."""
 
 
@@ -257,13 +271,14 @@ def compare_on(
     *,
     n_tasks: int,
     strangers: Callable[..., Rows] | None = None,
+    device: Device | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Measure several classifiers on the first tasks of a sampler, and on rows outside them where there are any."""
-    judges = {name: judge(classifier, features) for name, classifier in classifiers.items()}
+    judges = {name: judge(classifier, features, device) for name, classifier in classifiers.items()}
     records = {name: _Record() for name in classifiers}
     done = 0
-    for tasks in sampler.batches(n_tasks):
+    for tasks in sampler.batches(n_tasks) if device is None else drawn_ahead(sampler.batches(n_tasks, MANY)):
         outside = None if strangers is None else strangers(tasks, start=done)
         for name, verdict_on in judges.items():
             records[name].add(verdict_on(tasks, outside), tasks)

@@ -7,6 +7,7 @@ from typing import Any
 from p3dc.baselines import CL2N, L2N, NN, SimpleShot
 from p3dc.checks import check_settings
 from p3dc.classifier import P3DCClassifier
+from p3dc.device import Memory
 from p3dc.errors import InputError
 from p3dc.evaluation import Comparison, Progress, compare, part_of
 from p3dc.features import FeatureSet
@@ -105,12 +106,14 @@ def run(
     priors: Priors,
     novel: FeatureSet,
     validation: FeatureSet | None = None,
+    device: str | None = None,
+    memory: Memory | None = None,
     progress: Progress | None = None,
 ) -> Experiment:
     """Choose α and β on the validation classes, if there are any and no point is given, and compare on novel ones.
 
     Without either, the weights are the defaults of :class:`P3DCClassifier`. That the sets have no class in common is
-    for :func:`check_disjoint` to say.
+    for :func:`check_disjoint` to say. ``device`` and ``memory`` are those of :func:`p3dc.evaluate`.
     """
     drawing: dict[str, Any] = {
         "n_way": protocol.n_way,
@@ -118,6 +121,8 @@ def run(
         "n_query": protocol.n_query,
         "n_tasks": protocol.n_tasks,
         "seed": protocol.seed,
+        "device": device,
+        "memory": memory,
     }
     attentions = list(dict.fromkeys(protocol.attentions)) if "p3dc" in protocol.methods else []
     searching = validation is not None and protocol.point is None

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,16 @@ from sklearn.base import clone
 from p3dc.baselines.contract import TaskMethod
 from p3dc.checks import Floats, check_point, is_auto
 from p3dc.classifier import P3DCClassifier
+from p3dc.device import Device
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.prepared import PreparedScorer
 from p3dc.priors import as_priors, without_geometry
 from p3dc.tasks import Rows, Tasks
+
+if TYPE_CHECKING:
+    from p3dc.torch_engine import DeviceScorer
 
 Counts = npt.NDArray[np.int64]
 
@@ -35,10 +39,12 @@ class Verdict:
     temperature: float | None = None
 
 
-def judge(classifier: Any, features: FeatureSet) -> Callable[[Tasks, Rows | None], Verdict]:
+def judge(
+    classifier: Any, features: FeatureSet, device: Device | None = None
+) -> Callable[[Tasks, Rows | None], Verdict]:
     """Return a function from tasks, and rows of other classes, to a verdict."""
     if type(classifier) is P3DCClassifier:
-        return partial(_judge_at_once, classifier, _task_scorer(classifier, features))
+        return partial(_judge_at_once, classifier, placed(_task_scorer(classifier, features), device))
     rows = features.features
     if rows.dtype == np.float16:
         rows = rows.astype(np.float32)
@@ -46,6 +52,15 @@ def judge(classifier: Any, features: FeatureSet) -> Callable[[Tasks, Rows | None
         return partial(_judge_together, classifier, rows)
     alone = clone(classifier, safe=False)
     return lambda tasks, outside: Verdict(_count_one_by_one(alone, rows, tasks))
+
+
+def placed(scorer: TaskScorer, device: Device | None) -> "TaskScorer | DeviceScorer":
+    """Let a device do the work of a scorer; where there is none, leave it to NumPy."""
+    if device is None:
+        return scorer
+    from p3dc.torch_engine import on_device
+
+    return on_device(scorer, device)
 
 
 def _task_scorer(classifier: P3DCClassifier, features: FeatureSet) -> TaskScorer:
@@ -71,7 +86,9 @@ def _task_scorer(classifier: P3DCClassifier, features: FeatureSet) -> TaskScorer
     )
 
 
-def _judge_at_once(classifier: P3DCClassifier, scorer: TaskScorer, tasks: Tasks, outside: Rows | None) -> Verdict:
+def _judge_at_once(
+    classifier: P3DCClassifier, scorer: "TaskScorer | DeviceScorer", tasks: Tasks, outside: Rows | None
+) -> Verdict:
     parts: list[Floats] = []
     right = scorer.correct(tasks, watch=lambda _, scores: parts.append(scores[..., 0].mT))
     strange = None

@@ -10,14 +10,16 @@ import numpy.typing as npt
 
 from p3dc.checks import Weight, check_settings, is_auto
 from p3dc.classifier import P3DCClassifier
+from p3dc.device import Device, Memory, open_device
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
 from p3dc.evaluation import Difference, Progress, compare, part_of, percent
 from p3dc.features import FeatureSet
+from p3dc.judging import placed
 from p3dc.method import Attention
 from p3dc.prepared import PreparedScorer
 from p3dc.priors import Priors, as_priors, without_geometry
-from p3dc.tasks import TaskSampler
+from p3dc.tasks import MANY, TaskSampler, drawn_ahead
 
 STRAY = 0.01  # share of equal rows that may be duplicates
 LEAST = 5  # classes to choose on: those of one task
@@ -161,6 +163,8 @@ def search(
     power: float = 0.5,
     scale: Weight | Sequence[float] = 1.0,
     attention: Attention = "raw",
+    device: str | None = None,
+    memory: Memory | None = None,
     progress: Progress | None = None,
 ) -> SearchResult:
     """Measure a whole grid of (α, β), and of scales and M, on tasks of validation classes.
@@ -181,6 +185,8 @@ def search(
     n_nearest, power, scale, attention
         As in :class:`P3DCClassifier`. Of ``n_nearest`` and ``scale`` several may be given; all combinations are tried.
         With ``scale="auto"`` the grid is that of prepared features.
+    device, memory
+        As in :func:`evaluate`.
     progress : callable, optional
         Called now and then with the number of tasks done and of all tasks.
 
@@ -204,7 +210,7 @@ def search(
     known = as_priors(priors)
     if known is None:
         raise InputError("there are no priors, so there is nothing to search. Give the priors of base classes.")
-    points = grid(step, margin)
+    place, points = open_device(device, memory), grid(step, margin)
     scales, numbers = _as_list(scale), _as_list(n_nearest)
     for some_scale, number in product(scales, numbers):
         check_settings(n_nearest=number, power=power, scale=some_scale, attention=attention)
@@ -215,7 +221,7 @@ def search(
     variants = list(product(scales, numbers))
     for done, (some_scale, number) in enumerate(variants):
         scorer = _grid_scorer(known, validation, points, some_scale, number, power, attention)
-        columns.append(_measure(scorer, sampler, n_tasks, part_of(progress, done, len(variants))))
+        columns.append(_measure(scorer, sampler, n_tasks, place, part_of(progress, done, len(variants))))
     mean, interval = (np.concatenate(column) / (n_way * n_query) for column in zip(*columns, strict=True))
     each = np.tile(points, (len(variants), 1))
     return SearchResult(
@@ -259,14 +265,14 @@ def _grid_scorer(
 
 
 def _measure(
-    scorer: TaskScorer, sampler: TaskSampler, n_tasks: int, progress: Progress | None
+    scorer: TaskScorer, sampler: TaskSampler, n_tasks: int, device: Device | None, progress: Progress | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Count the queries right at each point, the mean over tasks and half its interval."""
     total = np.zeros(len(scorer.alpha), dtype=np.int64)
     squares = np.zeros(len(scorer.alpha), dtype=np.int64)
-    done = 0
-    for tasks in sampler.batches(n_tasks):
-        right = scorer.correct(tasks)
+    done, working = 0, placed(scorer, device)
+    for tasks in sampler.batches(n_tasks) if device is None else drawn_ahead(sampler.batches(n_tasks, MANY)):
+        right = working.correct(tasks)
         total += right.sum(axis=0)
         squares += (right**2).sum(axis=0)
         done += len(tasks)
@@ -288,8 +294,7 @@ def gain_outside(result: SearchResult, priors: Priors, validation: FeatureSet, *
     priors, validation
         What was searched.
     **drawing
-        ``n_way``, ``n_shot``, ``n_query``, ``n_tasks``, ``seed`` and ``progress`` as in :func:`search`; the next seed
-        is used.
+        How tasks are drawn, and where they are measured, as in :func:`search`; the next seed is used.
 
     Returns
     -------

@@ -4,6 +4,7 @@ Shape letters: T tasks, N ways, K shots, Q queries of each class, C classes.
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,7 @@ from p3dc.errors import InputError
 Rows = npt.NDArray[np.int64]
 
 BLOCK = 1000  # tasks that are drawn together: what they take stays in the cache
+MANY = 10_000  # tasks that are worth the way to a device
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,15 @@ class TaskSampler:
         check_count("n_tasks", n_tasks, 1)
         for start in range(0, n_tasks, size):
             yield self.draw(min(size, n_tasks - start), start)
+
+
+def drawn_ahead(batches: Iterator[Tasks]) -> Iterator[Tasks]:
+    """Draw each batch in a thread while the one before is being used."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, batches, None)
+        while (tasks := coming.result()) is not None:
+            coming = thread.submit(next, batches, None)
+            yield tasks
 
 
 def _distinct(uniform: npt.NDArray[np.float64], bounds: Rows) -> Rows:

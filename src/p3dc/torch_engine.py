@@ -1,8 +1,8 @@
 """The engine on a device of torch, in float64 throughout. This module needs the torch extra.
 
-A calibrated sample is a sum of its row, of its transformed row and of priors. So all scores follow from products of rows
-with rows, of rows with priors and of priors with each other, and none of these depends on the task. Where there is room
-they are tabled once; a task then takes some thousand numbers out of tables instead of a hundred rows of features.
+A calibrated sample is a sum of its row, of its transformed row and of priors. So all scores follow from products of
+rows with rows, of rows with priors and of priors with each other, and none of these depends on the task. Where there is
+room they are tabled once; a task then takes some thousand numbers out of tables instead of a hundred rows of features.
 
 Shape letters are those of :mod:`p3dc.engine`; U counts the priors that may pull samples of one task.
 """
@@ -112,7 +112,7 @@ class DeviceScorer(ABC):
     def _chunks(self, tasks: Tasks) -> Iterator[tuple[slice, Tensor]]:
         """Yield parts of the tasks and their scores, (T, N, Q, G)."""
         n_tasks, n_way, n_shot = tasks.support.shape
-        n_queries = tasks.queries[0].size if isinstance(tasks.queries, np.ndarray) else tasks.queries[0].numel()
+        n_queries = tasks.queries.shape[1] * tasks.queries.shape[2]
         one = FLOAT * (self._numbers(n_way, n_shot, n_queries) + self._mixing(n_way, n_shot, n_queries))
         if one > self.room:
             raise InputError(
@@ -215,9 +215,9 @@ class TableScorer(DeviceScorer):
         self.room = left + self.device.memory - int(TABLE_SHARE * self.device.memory)
 
     def _find_nearest(self, changed: Tensor, priors: Tensor) -> Tensor:
-        """Number the nearest priors of each row, (n_rows, M)."""
+        """Find the numbers of the nearest priors of each row, (n_rows, M)."""
         size = max(1, self.room // (8 * FLOAT * self.n_base))
-        masks = (method.nearest_priors(block @ priors.mT, self.n_nearest) for block in changed.split(size))
+        masks = (method.nearest_priors(block @ priors.mT, self.n_nearest) for block in torch.split(changed, size))
         return torch.cat([mask.nonzero()[:, 1].reshape(-1, self.n_nearest) for mask in masks])
 
     def _numbers(self, n_way: int, n_shot: int, n_queries: int) -> int:
@@ -245,7 +245,8 @@ class TableScorer(DeviceScorer):
             own, mix = 1 / self.lengths[rows][..., None], self.alone
             products = self.row_row.take(queries, rows)[..., None] * own[:, None]
             grams = _pairs(own, self.row_row.take(within, within), own)
-        products, grams = products.unflatten(2, (n_way, n_shot)), grams.unflatten(0, (-1, n_way))
+        products = products.reshape(len(support), -1, n_way, n_shot, products.shape[3])
+        grams = grams.reshape(len(support), n_way, *grams.shape[1:])
         return Corners(products, grams, mix, self.lengths[queries])
 
     def _sums(self, rows: Tensor) -> "Sums":
@@ -257,10 +258,10 @@ class TableScorer(DeviceScorer):
         ]
         among = self.prior_prior.take(used, used) if used is not None else self.prior_prior.whole()
         squares = self.squares[rows]
-        lengths = [
+        ends = [
             (squares + ((each @ among + 2 * similarities) * each).sum(dim=2)).clamp_min(0).sqrt() for each in weights
         ]
-        lengths = torch.stack([self.lengths[rows], *lengths], dim=2)[:, :, None]
+        lengths = torch.stack([self.lengths[rows], *ends], dim=2)[:, :, None]
         corners = self.mix.T if len(self.alpha) == 1 else torch.eye(3, dtype=self.mix.dtype, device=self.mix.device)
         shares = corners / torch.where(lengths == 0, 1, lengths)
         pulls = shares[..., 1, None] * weights[0][:, :, None]
@@ -268,7 +269,7 @@ class TableScorer(DeviceScorer):
         return Sums(shares[..., 0], shares[..., 1] + shares[..., 2], pulls, used, similarities, among)
 
     def _used(self, rows: Tensor) -> tuple[Tensor | None, Tensor]:
-        """Number the priors that may pull samples of a task, or None for all, and mark the nearest of each sample."""
+        """List the priors that may pull samples of a task, None for all, and mark the nearest of each sample."""
         places = self.nearest[rows]
         used, n_used = None, self.n_base
         if places[0].numel() < self.n_base:
@@ -283,11 +284,11 @@ class TableScorer(DeviceScorer):
 
     def _with_queries(self, corners: "Sums", rows: Tensor, queries: Tensor) -> Tensor:
         """Multiply queries with corners, (T, Q, S, V)."""
-        products = (self.row_prior.take(queries, corners.used) @ corners.pulls.flatten(1, 2).mT).unflatten(
-            2, (rows.shape[1], -1)
-        )
+        products = self.row_prior.take(queries, corners.used) @ corners.pulls.flatten(1, 2).mT
+        products = products.reshape(*queries.shape, rows.shape[1], -1)
         products.addcmul_(self.row_row.take(queries, rows)[..., None], corners.own[:, None])
-        return products.addcmul_(self.row_changed.take(queries, rows)[..., None], corners.moved[:, None])
+        products.addcmul_(self.row_changed.take(queries, rows)[..., None], corners.moved[:, None])
+        return products
 
     def _with_each_other(self, corners: "Sums", rows: Tensor, within: Tensor) -> Tensor:
         """Multiply the corners of each class, (T * N, K, V, K, V)."""
@@ -358,7 +359,7 @@ class PreparedDeviceScorer(DeviceScorer):
         n_corners = corners.shape[2]
         by_class = corners.reshape(-1, n_shot * n_corners, self.width)
         grams = (by_class @ by_class.mT).reshape(-1, n_way, n_shot, n_corners, n_shot, n_corners)
-        products = (asking @ corners.flatten(1, 2).mT).unflatten(2, (n_way, n_shot, n_corners))
+        products = (asking @ corners.flatten(1, 2).mT).reshape(len(support), -1, n_way, n_shot, n_corners)
         lengths = torch.linalg.vector_norm(asking, dim=2)
         return Corners(products, grams, mix, torch.where(lengths == 0, 1, lengths))
 

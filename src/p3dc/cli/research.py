@@ -10,6 +10,7 @@ from p3dc import report
 from p3dc.checks import check_point
 from p3dc.cli.shared import JsonFile, app, bar, changing_bar, check_outputs, screen
 from p3dc.demo import load_sample
+from p3dc.device import open_device
 from p3dc.errors import InputError
 from p3dc.experiment import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
 from p3dc.features import FeatureSet, stream_features
@@ -31,6 +32,10 @@ TaskCount = Annotated[int, typer.Option("--tasks", help="How many tasks to draw.
 Seed = Annotated[int, typer.Option(help="Begins the random sequence of tasks.")]
 Nearest = Annotated[int, typer.Option(help="Base classes that may pull each sample, the paper's M.")]
 Power = Annotated[float, typer.Option(help="Exponent of Tukey's transform, the paper's λ; 0 is the logarithm.")]
+DeviceName = Annotated[str | None, typer.Option("--device", help="cuda, cuda:1, or cpu by torch; else NumPy.")]
+MemoryShare = Annotated[
+    str | None, typer.Option("--memory", help="What may be used of the device: 2GB, or 0.3 of what is free.")
+]
 Scale = Annotated[float, typer.Option(help="Multiplies the similarities to the priors; 1 is the paper.")]
 
 
@@ -89,6 +94,8 @@ def evaluate(
     unknown: Annotated[
         int, typer.Option(help="Queries of other classes for each task, to be told from known ones.")
     ] = 0,
+    device: DeviceName = None,
+    memory: MemoryShare = None,
     json: JsonFile = None,
 ) -> None:
     """Compare methods on tasks of novel classes.
@@ -97,6 +104,7 @@ def evaluate(
     a row that needs neither: it chooses from the base classes and from the support of each task.
     """
     check_outputs(json=json)
+    open_device(device, memory)  # before any of the work is done
     if (alpha is None) != (beta is None):
         raise InputError("only one of --alpha and --beta is given. Give both, or neither.")
     point = None if alpha is None or beta is None else (alpha, beta)
@@ -127,7 +135,18 @@ def evaluate(
     experiments = []
     for n_shot in shots:
         with bar(report.shots(n_shot)) as progress:
-            experiments.append(run(protocol, n_shot, priors=priors, novel=tested, **others, progress=progress))
+            experiments.append(
+                run(
+                    protocol,
+                    n_shot,
+                    priors=priors,
+                    novel=tested,
+                    **others,
+                    device=device,
+                    memory=memory,
+                    progress=progress,
+                )
+            )
     console = screen()
     setting = f"{way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n", soft_wrap=True)
@@ -157,11 +176,14 @@ def search_command(
         bool, typer.Option("--auto", help="Search on features prepared as auto does, at its scale.")
     ] = False,
     attention: Annotated[str, typer.Option(help=", ".join(ATTENTIONS) + ".")] = "raw",
+    device: DeviceName = None,
+    memory: MemoryShare = None,
     figure: Annotated[Path | None, typer.Option(help="Save the heat map to this file.")] = None,
     json: JsonFile = None,
 ) -> None:
     """Measure a grid of α and β, of scales and of M, on classes that are not the ones to test."""
     check_outputs(json=json, figure=figure)
+    open_device(device, memory)  # before any of the work is done
     known = _load_base(base)
     if validation is not None:
         features = FeatureSet.load(validation)
@@ -172,6 +194,7 @@ def search_command(
     check_disjoint(base=known, validation=features)
     priors = _priors_of(known)
     drawing: dict[str, Any] = {"n_way": way, "n_shot": shot, "n_query": query, "n_tasks": tasks, "seed": seed}
+    drawing |= {"device": device, "memory": memory}
     with bar("grid") as progress:
         result = search(
             priors,
