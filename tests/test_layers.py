@@ -20,6 +20,7 @@ ORDER = [
     "priors",
     "auto",
     "calibration",
+    "triangle",
     "tasks",
     "engine",
     "prepared",
@@ -35,6 +36,7 @@ ORDER = [
     "report",
     "demo",
     "reproduce",
+    "app",
     "cli",
     "__main__",
 ]

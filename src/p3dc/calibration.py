@@ -1,6 +1,6 @@
 """One task's support, calibrated with weights that are given or chosen for it, and queries scored by it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,8 @@ class Calibration:
         How many base classes could pull each sample, M.
     transformed, prototypes : arrays of shape (S, D) and (B, D)
         The samples that were pulled and the base prototypes that pulled them; None where nothing did.
+    ends : pair of arrays of shape (S, D)
+        Both endpoints of each prepared sample; None where features are not prepared.
     geometry, centre
         How features were whitened and centred; None where they were not.
     relevance : float or None
@@ -55,6 +57,7 @@ class Calibration:
     n_nearest: int
     transformed: Array | None = None
     prototypes: Array | None = None
+    ends: tuple[Array, Array] | None = None
     geometry: Geometry | None = None
     centre: Array | None = None
     relevance: float | None = None
@@ -78,6 +81,17 @@ class Calibration:
             return directions
         prepared: Array = auto.prepare(self.geometry.whiten(directions), self.centre)
         return prepared
+
+    def at(self, alpha: float, beta: float) -> "Calibration":
+        """Move prepared samples to another point of their triangles."""
+        samples = self.samples if self.ends is None else method.unify(self.transformed, *self.ends, alpha, beta)
+        return replace(self, samples=samples, alpha=alpha, beta=beta)
+
+    def corners(self) -> Array:
+        """Give the triangle of each prepared sample, x̄, s̄ and t̄; all the same where nothing pulls, (S, 3, D)."""
+        if self.ends is None or self.transformed is None:
+            return np.repeat(self.samples[:, None], 3, axis=1)
+        return np.stack([self.transformed, *map(method.l2_normalize, self.ends)], axis=1)
 
     def cosines(self, queries: Array, attention: method.Attention = "raw") -> Array:
         """Score every class for every query, (Q, D) -> (Q, N), a bounded number of queries at a time."""
@@ -139,16 +153,22 @@ def stranger_threshold(
     attention
         As in :mod:`p3dc.method`.
     """
-    n_way = int(labels.max()) + 1
     found = []
     spread = None
-    for left_out in np.unique(np.linspace(0, n_way - 1, min(n_way, MOST_STRANGERS)).round().astype(np.int64)):
-        others = labels != left_out
+    for others, left in class_turns(labels):
         kept, strange = (support[beside(rows, support)] for rows in (others, ~others))
-        calibrated = calibrate(kept, np.where(labels > left_out, labels - 1, labels)[others])
+        calibrated = calibrate(kept, left)
         found.append(as_numpy(calibrated.cosines(strange, attention)).ravel())
         spread = None if calibrated.geometry is None else calibrated.geometry.spread
-    return auto.stranger_threshold(np.concatenate(found), n_way, share, spread)
+    return auto.stranger_threshold(np.concatenate(found), int(labels.max()) + 1, share, spread)
+
+
+def class_turns(labels: Labels) -> Iterator[tuple[npt.NDArray[np.bool_], Labels]]:
+    """Leave out each class in turn, or some of many: mark all other samples, (S,), and number their classes anew."""
+    n_way = int(labels.max()) + 1
+    for left_out in np.unique(np.linspace(0, n_way - 1, min(n_way, MOST_STRANGERS)).round().astype(np.int64)):
+        others = labels != left_out
+        yield others, np.where(labels > left_out, labels - 1, labels)[others]
 
 
 def members(labels: Labels) -> npt.NDArray[np.bool_]:
@@ -236,6 +256,7 @@ def calibrate_alone(
         n_nearest,
         transformed=prepared,
         prototypes=prototypes,
+        ends=ends,
         geometry=geometry,
         centre=centre,
         relevance=agreed.item(),

@@ -329,7 +329,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         priors = as_priors(self._fitted["priors"])
         if priors is None or self._calibration.transformed is None:
             raise InputError("there are no priors that pull the samples. Fit with priors to explain them.")
-        similarities, chosen, weights = self._calibration.pulls()
+        similarities, chosen, weights = map(as_numpy, self._calibration.pulls())
         support, level, prior = np.nonzero(chosen)
         order = np.lexsort((-weights[support, level, prior], level, support))
         support, level, prior = support[order], level[order], prior[order]
@@ -350,7 +350,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         classes = as_labels(self.classes_)
         priors = as_priors(self._fitted["priors"])
         known, facts_of_priors = pack_priors(priors)
-        arrays: dict[str, Array] = {"support": self.support_, "labels": self.labels_, **known}
+        arrays: dict[str, Array] = {"support": as_numpy(self.support_), "labels": self.labels_, **known}
         facts = {
             "parameters": {name: _plain(value) for name, value in self._fitted.items() if name != "priors"},
             "classes": classes.tolist(),
@@ -405,10 +405,14 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         check_settings(n_nearest=self.n_nearest, power=self.power, scale=self.scale, attention=self.attention)
         check_point(self.alpha, self.beta, extrapolate=self.extrapolate, scale=self.scale)
         check_share("reject", self.reject)
-        support, labels = validate_data(
-            self, X, y, reset=first, dtype=[np.float64, np.float32], ensure_all_finite=False
-        )
-        as_labels(labels)
+        if is_tensor(X):
+            support = self._check_tensor(X, reset=first)
+            labels = as_labels(as_numpy(y), len(support))
+        else:
+            support, labels = validate_data(
+                self, X, as_numpy(y), reset=first, dtype=[np.float64, np.float32], ensure_all_finite=False
+            )
+            as_labels(labels)
         check_classification_targets(labels)
         self._check_rows(support, "support")
         priors = as_priors(self.priors)
@@ -417,6 +421,21 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             if not is_auto(self.scale):
                 check_power(support, self.power, "support")
         return support, labels
+
+    def _check_tensor(self, X: Any, *, reset: bool) -> Array:
+        """Take a tensor as scikit-learn's check takes an array."""
+        xp = array_namespace(X)
+        if X.ndim != 2 or 0 in X.shape:
+            raise InputError(f"X has shape {tuple(X.shape)}. It must have two axes: one row a sample, and at least one.")
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        elif X.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                "as input. Extract both with the same backbone."
+            )
+        rows: Array = X.detach() if X.dtype in (xp.float32, xp.float64) else X.detach().to(xp.float64)
+        return rows
 
     def _check_rows(self, X: Array, what: str) -> None:
         check_finite(X, what)
@@ -466,18 +485,36 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
 
     def _cosines(self, X: npt.ArrayLike) -> Array:
         check_is_fitted(self)
-        try:
-            queries = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=False)
-        except ValueError as error:
-            if "is expecting" not in str(error):
-                raise
-            raise InputError(f"{error} Extract both with the same backbone.") from None
+        if is_tensor(X):
+            queries = self._check_tensor(X, reset=False)
+        else:
+            try:
+                queries = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=False)
+            except ValueError as error:
+                if "is expecting" not in str(error):
+                    raise
+                raise InputError(f"{error} Extract both with the same backbone.") from None
         self._check_rows(queries, "queries")
         if len(self.classes_) < 2:
             raise InputError(
                 f"there is one class, {self.classes_.tolist()[0]!r}. Add samples of at least one other class."
             )
-        return self._calibration.cosines(queries, self.attention)
+        known = self._calibration
+        if is_tensor(queries) or is_tensor(known.samples):
+            queries = beside(queries, queries, _wider(queries, known.samples))
+            known = known.beside(queries)
+        return known.cosines(queries, self.attention)
+
+
+def _wider(one: Array, two: Array) -> Any:
+    """Return the type of the first array, or float64 where the second has that."""
+    return array_namespace(one).float64 if str(two.dtype).endswith("float64") else one.dtype
+
+
+def _labels(classes: Array, best: Array) -> Array:
+    """Take the labels of some classes, beside their numbers."""
+    found: Array = beside(classes, best)[best]
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -20,10 +20,10 @@ from p3dc.images.backbones import load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier, Prediction
 from p3dc.images.examples import labelled
 from p3dc.images.listing import ImageFile, list_folder, list_images, readable
+from p3dc.images.table import COLUMNS, row
 from p3dc.priors import Priors
 
 MOST_LINES = 20
-COLUMNS = ("path", "label", "probability", "runner_up", "runner_up_probability", "failure")
 
 Network = Annotated[
     str,
@@ -274,12 +274,7 @@ def _writer(file: IO[str]) -> Callable[[Prediction | None], None]:
         if found is None:
             table.writerow(COLUMNS)
         else:
-            numbers = ["" if number != number else f"{number:.4f}" for number in _numbers(found)]
-            table.writerow([found.key, found.label, numbers[0], found.runner_up, numbers[1], found.failure])
+            table.writerow(row(found))
         file.flush()
 
     return write
-
-
-def _numbers(found: Prediction) -> tuple[float, float]:
-    return found.probability, found.runner_up_probability

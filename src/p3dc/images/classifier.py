@@ -183,6 +183,14 @@ class ImageClassifier:
             self.backbone, examples, self.priors, reject=self.reject, point=self.point, failures=failures
         )
 
+    def at(self, point: tuple[float, float] | None, unknown_below: float) -> "ImageClassifier":
+        """Return a classifier that differs in its point, whose threshold for strangers is known."""
+        moved = ImageClassifier(self.backbone, self.examples, self.priors, reject=self.reject, point=point)
+        if point is not None:
+            moved.calibration = self.calibration.at(*point)
+        moved.unknown_below = unknown_below
+        return moved
+
     @cached_property
     def calibration(self) -> Calibration:
         """The calibrated examples."""

@@ -87,3 +87,14 @@ def thumbnail(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=80)
     return buffer.getvalue()
+
+
+def open_thumbnail(jpeg: bytes) -> Image.Image:
+    """Open a thumbnail: a small JPEG and nothing else, since a model file may come from anywhere."""
+    try:
+        with Image.open(io.BytesIO(jpeg), formats=["JPEG"]) as image:
+            if max(image.size) > 4 * THUMBNAIL:
+                raise ValueError("it is too large")
+            return image.convert("RGB")
+    except Exception as error:  # a damaged image can raise anything
+        raise InputError(f"a thumbnail in the model is damaged ({type(error).__name__}). Fit it again.") from None

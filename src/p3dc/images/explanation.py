@@ -1,6 +1,5 @@
 """Why a photo gets its label: the nearest examples, and the base classes that pulled them."""
 
-import io
 import os
 import warnings
 from collections.abc import Iterator
@@ -9,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from p3dc.errors import InputError
 from p3dc.images.classifier import UNKNOWN, ImageClassifier, Prediction
-from p3dc.images.examples import THUMBNAIL, Example, thumbnail
+from p3dc.images.examples import Example, open_thumbnail, thumbnail
 from p3dc.images.listing import readable
 from p3dc.images.pipeline import embed_images
 from p3dc.images.reading import ImageError, read_image
 from p3dc.method import l2_normalize
+
+Array = npt.NDArray[Any]
 
 N_NEIGHBOURS = 5
 N_PULLS = 5
@@ -138,7 +140,7 @@ class Explanation:
 
 
 def explain(classifier: ImageClassifier, photo: str | os.PathLike[str]) -> Explanation:
-    """Explain the label of one photo."""
+    """Explain the label of a photo in a file."""
     backbone = classifier.backbone
     seen: list[bytes] = []
 
@@ -150,10 +152,14 @@ def explain(classifier: ImageClassifier, photo: str | os.PathLike[str]) -> Expla
     ((_, result),) = embed_images([Path(photo)], read, backbone)
     if isinstance(result, ImageError):
         raise InputError(f"{readable(photo)}: {result}")
-    features = result[None]
+    return explain_features(classifier, result, readable(photo), seen[0])
+
+
+def explain_features(classifier: ImageClassifier, features: Array, key: str, photo: bytes) -> Explanation:
+    """Explain the label of a photo whose features, (D,), name and small picture are given."""
     calibration = classifier.calibration
-    prediction = replace(classifier.label(features)[0], key=readable(photo))
-    query = l2_normalize(calibration.prepare(features))[0]
+    rows = features[None]
+    query = l2_normalize(calibration.prepare(rows))[0]
     near = calibration.samples @ query
     weights = _weights(classifier)
     nearest = np.argsort(-near, kind="stable")[:N_NEIGHBOURS].tolist()
@@ -161,13 +167,18 @@ def explain(classifier: ImageClassifier, photo: str | os.PathLike[str]) -> Expla
         Neighbour(classifier.examples[i], float(near[i]), _strongest(classifier, weights, i)) for i in nearest
     ]
     return Explanation(
-        prediction,
-        seen[0],
-        dict(zip(classifier.classes, calibration.cosines(features)[0].tolist(), strict=True)),
+        replace(classifier.label(rows)[0], key=key),
+        photo,
+        dict(zip(classifier.classes, calibration.cosines(rows)[0].tolist(), strict=True)),
         tuple(neighbours),
         calibration.beta,
         classifier.unknown_below,
     )
+
+
+def pulled_by(classifier: ImageClassifier, i: int) -> tuple[tuple[str, float], ...]:
+    """Name the base classes that pulled an example most, with their weights."""
+    return _strongest(classifier, _weights(classifier), i)
 
 
 def _weights(classifier: ImageClassifier) -> Any:
@@ -187,22 +198,11 @@ def _strongest(classifier: ImageClassifier, weights: Any, i: int) -> tuple[tuple
 
 
 def _show(ax: Any, jpeg: bytes, title: str, weight: str = "normal") -> None:
-    ax.imshow(_pixels(jpeg))
+    ax.imshow(np.asarray(open_thumbnail(jpeg)))
     ax.set_title(
         "\n".join(_short(line, 26) for line in title.split("\n")), fontsize=9, fontweight=weight, parse_math=False
     )
     ax.axis("off")
-
-
-def _pixels(jpeg: bytes) -> Any:
-    """Open a thumbnail: a small JPEG and nothing else, since a model file may come from anywhere."""
-    try:
-        with Image.open(io.BytesIO(jpeg), formats=["JPEG"]) as image:
-            if max(image.size) > 4 * THUMBNAIL:
-                raise ValueError("it is too large")
-            return np.asarray(image.convert("RGB"))
-    except Exception as error:  # a damaged image can raise anything
-        raise InputError(f"a thumbnail in the model is damaged ({type(error).__name__}). Fit it again.") from None
 
 
 def _draw_pulls(ax: Any, pulls: tuple[tuple[str, float], ...], *, first: bool) -> None:

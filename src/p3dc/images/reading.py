@@ -44,6 +44,14 @@ class ImageError(InputError):
     """An image that cannot be used, told in a sentence or two without its path."""
 
 
+class NotAnImageError(ImageError):
+    """Something else than an image of a known format."""
+
+
+class TooManyPixelsError(ImageError):
+    """An image that would take too much memory."""
+
+
 def read_image(path: str | os.PathLike[str], *, short_side: int | None = None) -> Image.Image:
     """Read an image file as upright RGB.
 
@@ -95,18 +103,24 @@ def read_image(path: str | os.PathLike[str], *, short_side: int | None = None) -
 
 def read_image_bytes(data: bytes, *, short_side: int | None = None) -> Image.Image:
     """Read an image as :func:`read_image` does, from the bytes of a file."""
-    if not data:
+    return read_image_file(io.BytesIO(data), short_side=short_side)
+
+
+def read_image_file(file: IO[bytes], *, short_side: int | None = None, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Read an image as :func:`read_image` does, from an open file."""
+    if not file.seek(0, io.SEEK_END):
         raise ImageError("The file is empty. Fetch it again.")
-    return _read(io.BytesIO(data), short_side)
+    file.seek(0)
+    return _read(file, short_side, max_pixels)
 
 
-def _read(file: IO[bytes], short_side: int | None) -> Image.Image:
+def _read(file: IO[bytes], short_side: int | None, max_pixels: int = MAX_PIXELS) -> Image.Image:
     try:
         with _quiet(), Image.open(file, formats=FORMATS) as image:
             width, height = image.size
-            if width * height > MAX_PIXELS:
-                raise ImageError(
-                    f"It has {width:,}×{height:,} pixels; more than {MAX_PIXELS:,} are refused. Scale it down first."
+            if width * height > max_pixels:
+                raise TooManyPixelsError(
+                    f"It has {width:,}×{height:,} pixels; more than {max_pixels:,} are refused. Scale it down first."
                 )
             scale = draft_scale(width, height, short_side)
             if scale > 1:
@@ -116,11 +130,11 @@ def _read(file: IO[bytes], short_side: int | None) -> Image.Image:
     except ImageError:
         raise
     except UnidentifiedImageError:
-        raise ImageError(
+        raise NotAnImageError(
             "It is not a JPEG, PNG, WebP, BMP, GIF or TIFF image, or its beginning is damaged. Fetch or save it again."
         ) from None
     except Image.DecompressionBombError:
-        raise ImageError("It has far too many pixels. Scale it down first.") from None
+        raise TooManyPixelsError("It has far too many pixels. Scale it down first.") from None
     except Exception as error:  # a damaged file can raise anything
         why = str(error) or type(error).__name__
         raise ImageError(f"It is cut off or damaged ({why}). Fetch it again.") from None

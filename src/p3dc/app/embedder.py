@@ -1,0 +1,82 @@
+"""Uploaded images to features: the images of all requests share the batches of the network."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from p3dc.app.store import Picture
+from p3dc.images.backbones import STEP, Backbone, n_cores
+from p3dc.images.examples import thumbnail
+from p3dc.images.reading import ImageError, read_image_file
+
+AHEAD = 8 * STEP
+"""How many images may be prepared at once; each takes as much memory as the network's input."""
+
+Array = npt.NDArray[Any]
+
+
+class Embedder:
+    """Reads images in threads and embeds them in batches of whatever is waiting.
+
+    Parameters
+    ----------
+    backbone : Backbone
+    max_pixels : int
+        Larger images are refused before they are decoded.
+    """
+
+    def __init__(self, backbone: Backbone, max_pixels: int) -> None:
+        self.backbone, self.max_pixels = backbone, max_pixels
+        self.n_images = self.n_batches = 0
+        self._readers = ThreadPoolExecutor(n_cores(), thread_name_prefix="p3dc-read")
+        self._network = ThreadPoolExecutor(1, thread_name_prefix="p3dc-embed")
+        self._room = asyncio.Semaphore(AHEAD)
+        self._waiting: asyncio.Queue[tuple[Array, asyncio.Future[Array]]] = asyncio.Queue()
+        self._loop: asyncio.Task[None] | None = None
+
+    async def embed(self, file: IO[bytes]) -> Picture:
+        """Give the features and a small picture of an image, or raise an ImageError."""
+        self._loop = self._loop or asyncio.create_task(self._run())
+        async with self._room:
+            running = asyncio.get_running_loop()
+            pixels, small = await running.run_in_executor(self._readers, self._prepare, file)
+            future: asyncio.Future[Array] = running.create_future()
+            self._waiting.put_nowait((pixels, future))
+            features = await future
+        if not np.isfinite(features).all() or not features.any():
+            raise ImageError("Its features are not finite numbers or all zeros. Look at the image, or leave it out.")
+        return Picture(features, small)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        if self._loop is not None:
+            self._loop.cancel()
+        for pool in (self._readers, self._network):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _prepare(self, file: IO[bytes]) -> tuple[Array, bytes]:
+        preprocessing = self.backbone.preprocessing
+        image = read_image_file(file, short_side=preprocessing.short_side, max_pixels=self.max_pixels)
+        return preprocessing.prepare(image), thumbnail(image)
+
+    async def _run(self) -> None:
+        running = asyncio.get_running_loop()
+        while True:
+            batch = [await self._waiting.get()]
+            while len(batch) < STEP and not self._waiting.empty():
+                batch.append(self._waiting.get_nowait())
+            pixels = np.stack([each for each, _ in batch])
+            try:
+                rows = await running.run_in_executor(self._network, self.backbone.embed, pixels)
+            except Exception as error:
+                for _, future in batch:
+                    if not future.done():
+                        future.set_exception(error)
+                continue
+            self.n_images, self.n_batches = self.n_images + len(batch), self.n_batches + 1
+            for (_, future), features in zip(batch, rows, strict=True):
+                if not future.done():
+                    future.set_result(features)

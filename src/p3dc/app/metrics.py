@@ -1,0 +1,53 @@
+"""What the service counts, for Prometheus."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Metrics:
+    """Counters of one server."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.n_busy = 0
+        labels = ("route", "method", "status")
+        self._requests = Counter("p3dc_requests", "Requests answered.", labels, registry=self._registry)
+        self._seconds = Histogram(
+            "p3dc_request_seconds", "Time to the answer.", ("route",), buckets=SECONDS, registry=self._registry
+        )
+        gauges = {
+            "p3dc_requests_busy": "Requests that are being answered.",
+            "p3dc_images": "Images embedded.",
+            "p3dc_batches": "Batches that the network was given.",
+            "p3dc_classes": "Classes in the project.",
+            "p3dc_photos": "Photos in the project.",
+        }
+        self._gauges = {name: Gauge(name, text, registry=self._registry) for name, text in gauges.items()}
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Count a request while it is being answered."""
+        self.n_busy += 1
+        try:
+            yield
+        finally:
+            self.n_busy -= 1
+
+    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        known = method if method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS") else "other"
+        self._requests.labels(route, known, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def text(self, *, images: int, batches: int, classes: int, photos: int) -> bytes:
+        """Write all of it."""
+        values = (self.n_busy, images, batches, classes, photos)
+        for gauge, value in zip(self._gauges.values(), values, strict=True):
+            gauge.set(value)
+        return generate_latest(self._registry)

@@ -1,0 +1,161 @@
+"""What the page shows of one revision of a project: labels, a map, and how they change with α and β."""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from p3dc.app.limits import conflict
+from p3dc.app.state import State
+from p3dc.app.store import Picture
+from p3dc.calibration import Calibration
+from p3dc.images.backbones import Backbone
+from p3dc.images.classifier import ImageClassifier, Prediction
+from p3dc.images.examples import Example
+from p3dc.method import l2_normalize
+from p3dc.priors import Priors
+from p3dc.triangle import LeaveOneOut, Point, Strangers
+
+Array = npt.NDArray[Any]
+
+WITHIN = 0.3
+"""How much photos of one class count against class means when the axes of the map are chosen."""
+
+
+@dataclass(frozen=True)
+class Map:
+    """Places in two dimensions, each from -1 to 1.
+
+    Attributes
+    ----------
+    before, after : arrays of shape (S, 2)
+        The examples and the calibrated examples.
+    prototypes : array of shape (N, 2)
+    queries : array of shape (Q, 2)
+    """
+
+    before: Array
+    after: Array
+    prototypes: Array
+    queries: Array
+
+
+class Task:
+    """The classes of a project as a classifier, and what follows from it.
+
+    The keys of its examples are the ids of their photos. What takes long is computed when it is asked for, once.
+
+    Parameters
+    ----------
+    revision : int
+    state : State
+    pictures : mapping from id to Picture
+    backbone : Backbone
+    priors : Priors, optional
+    """
+
+    def __init__(
+        self,
+        revision: int,
+        state: State,
+        pictures: Mapping[str, Picture],
+        backbone: Backbone,
+        priors: Priors | None,
+    ) -> None:
+        self.revision, self.state, self.priors = revision, state, priors
+        self.pictures = {photo.id: pictures[photo.id] for photo in state.photos}
+        self.backbone = backbone
+        self.asked = state.to_label
+        self._lock = threading.RLock()
+
+    @property
+    def hint(self) -> str | None:
+        """What is missing before anything can be labelled."""
+        names = {photo.label for photo in self.state.photos} - {None}
+        if len(names) >= 2:
+            return None
+        return "Add photos of a second class to get labels." if names else "Add photos of two classes to get labels."
+
+    @cached_property
+    def classifier(self) -> ImageClassifier:
+        """The classifier whose point is chosen for the task."""
+        if self.hint is not None:
+            raise conflict(self.hint)
+        names = self.state.names
+        examples = [
+            Example(photo.id, names[photo.label], self.pictures[photo.id].features, self.pictures[photo.id].thumbnail)
+            for photo in self.state.photos
+            if photo.label is not None
+        ]
+        return ImageClassifier(self.backbone, examples, self.priors, reject=self.state.reject)
+
+    def at(self, point: Point | None) -> ImageClassifier:
+        """Give the classifier at a point, or at the project's own where none is given."""
+        with self._lock:
+            chosen = self.state.point if point is None else point
+            reject = self.state.reject
+            below = -np.inf if reject is None else self._strangers.threshold(reject, chosen)
+            return self.classifier.at(chosen, float(below))
+
+    @cached_property
+    def _strangers(self) -> Strangers:
+        return Strangers(self.classifier.support, self.classifier.labels, self.priors)
+
+    @cached_property
+    def _held_out(self) -> LeaveOneOut:
+        return LeaveOneOut(self.classifier.support, self.classifier.labels, self.priors)
+
+    def leave_one_out(self, point: Point | None) -> tuple[list[str], list[bool], int]:
+        """Label photos by all others: which, whether rightly, and how many could have been asked."""
+        with self._lock:
+            held = self._held_out
+            right = held.right(self.state.point if point is None else point)
+            return [self.classifier.examples[row].key for row in held.rows], right.tolist(), held.n_possible
+
+    def labels(self, classifier: ImageClassifier) -> list[Prediction]:
+        """Label the photos that are to be labelled."""
+        return classifier.label(self._asked_features) if self.asked else []
+
+    @cached_property
+    def _asked_features(self) -> Array:
+        rows = [self.pictures[photo.id].features for photo in self.asked]
+        return np.stack(rows) if rows else np.empty((0, self.backbone.n_features), dtype=np.float32)
+
+    def map(self, classifier: ImageClassifier) -> Map:
+        """Lay everything out in two dimensions, on axes that do not depend on α and β."""
+        with self._lock:
+            calibration = classifier.calibration
+            centre, axes, reach = self._axes
+            asked = calibration.prepare(self._asked_features)
+            own = np.equal.outer(np.arange(len(classifier.classes)), classifier.labels)
+            prototypes = l2_normalize(own @ calibration.samples)
+            start = self.classifier.calibration.corners()[:, 0]
+            places = (start, calibration.samples, prototypes, l2_normalize(asked))
+            return Map(*(np.clip((each - centre) @ axes / reach, -1, 1) for each in places))
+
+    @cached_property
+    def _axes(self) -> tuple[Array, Array, float]:
+        """Two axes along which classes, and a little the photos within them, spread most; their origin and reach."""
+        calibration = self.classifier.calibration
+        centre, axes = principal_axes(calibration)
+        corners = calibration.corners().reshape(-1, calibration.samples.shape[1])
+        asked = l2_normalize(calibration.prepare(self._asked_features))
+        reach = np.abs((np.concatenate([corners, asked]) - centre) @ axes).max()
+        return centre, axes, float(reach) or 1.0
+
+
+def principal_axes(calibration: Calibration) -> tuple[Array, Array]:
+    """Find the centre, (D,), and two axes, (D, 2), of the classes of a calibration."""
+    both = np.concatenate([calibration.corners()[:, 0], calibration.samples])
+    labels = np.concatenate([calibration.labels, calibration.labels])
+    own = np.equal.outer(np.arange(labels.max() + 1), labels).astype(np.float64)
+    means = own @ both / own.sum(axis=1, keepdims=True)
+    centre = means.mean(axis=0)
+    rows = np.concatenate([means - centre, WITHIN * (both - means[labels])])
+    axes = np.linalg.svd(rows, full_matrices=False)[2][:2].T
+    signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    return centre, axes * signs

@@ -1,0 +1,113 @@
+"""The command serve."""
+
+import ipaddress
+import socket
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from p3dc.checks import check_share
+from p3dc.cli.shared import app
+from p3dc.errors import InputError
+from p3dc.images import lite0
+from p3dc.images.backbones import load_backbone
+from p3dc.images.classifier import REJECT
+from p3dc.priors import Priors
+
+LEAST_TOKEN = 16
+
+
+@app.command()
+def serve(
+    model: Annotated[Path | None, typer.Argument(help="A file that fit or the page wrote, to begin with.")] = None,
+    project: Annotated[Path | None, typer.Option(help="Folder to keep everything in; without it, in memory.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.", min=0, max=65535)] = 8765,
+    token: Annotated[
+        str | None, typer.Option(envvar="P3DC_TOKEN", help="What others must send; best given as P3DC_TOKEN.")
+    ] = None,
+    priors: Annotated[str, typer.Option(help="Priors of a new project: .safetensors, backbone or none.")] = "backbone",
+    backbone: Annotated[str, typer.Option(help="efficientnet-lite0, or an .onnx file with a .toml.")] = lite0.NAME,
+    reject: Annotated[
+        float, typer.Option(help="Share of photos of other classes to call unknown; 0 for none.")
+    ] = REJECT,
+    browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
+) -> None:
+    """Open a page to teach classes and label photos, and serve the same to programs."""
+    listening = _listen(host, port, token)
+    with listening:
+        served = _application(model, project, priors, backbone, reject, token)
+        name = "localhost" if host == "127.0.0.1" else f"[{host}]" if ":" in host else host
+        address = f"http://{name}:{listening.getsockname()[1]}/"
+        where = "in memory; give --project to keep it" if project is None else f"in {project}"
+        typer.echo(f"Serving {address} (project {where}; Ctrl-C stops)")
+        if token is not None:
+            typer.echo("Others need the token: the page asks for it, programs send it as a bearer token.")
+        if browser and sys.stdout.isatty():
+            webbrowser.open(address)
+        _run(served, listening)
+
+
+def _listen(host: str, port: int, token: str | None) -> socket.socket:
+    """Take the port before anything is loaded."""
+    if not _is_loopback(host) and token is None:
+        raise InputError(
+            f"{host} can be reached by others, so it needs a token. Set P3DC_TOKEN to {LEAST_TOKEN} characters or more."
+        )
+    if token is not None and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
+        raise InputError(f"the token must be {LEAST_TOKEN} printable ASCII characters or more. Choose another one.")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        raise InputError(
+            f"{host} port {port} cannot be listened on ({error.strerror}). Choose another with --port or --host."
+        ) from None
+    return listening
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _application(
+    model: Path | None, folder: Path | None, priors: str, backbone: str, reject: float, token: str | None
+) -> Any:
+    try:
+        from p3dc.app.limits import Limits
+        from p3dc.app.models import take_model
+        from p3dc.app.project import Project
+        from p3dc.app.server import make_app
+        from p3dc.app.state import State
+    except ModuleNotFoundError as error:
+        raise InputError(f'serve needs {error.name}. Install it: pip install "p3dc-shot[serve]"') from None
+    known = priors if priors in ("backbone", "none") else Priors.load(priors)
+    opened = Project(folder, load_backbone(backbone), State(reject=check_share("reject", reject or None)), known)
+    if model is not None:
+        if opened.state.classes or opened.state.photos:
+            raise InputError(f"{folder} holds a project already. Leave {model} out, or choose another folder.")
+        take_model(opened, model, Limits())
+    return make_app(opened, token=token)
+
+
+def _run(served: Any, listening: socket.socket) -> None:
+    import uvicorn
+
+    config = uvicorn.Config(
+        served,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=10,
+        ws="none",
+    )
+    uvicorn.Server(config).run(sockets=[listening])
