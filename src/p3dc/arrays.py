@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from array_api_compat import array_namespace, device, is_torch_array
 
 Array = Any
@@ -19,7 +18,7 @@ def as_numpy(values: Any) -> Any:
     return values.numpy(force=True) if is_tensor(values) else values
 
 
-def beside(values: npt.NDArray[Any] | Array, other: Array, dtype: Any = None) -> Array:
+def beside(values: Array, other: Array, dtype: Any = None) -> Array:
     """Bring an array to where another is, NumPy or a device of torch, in its own type or in another."""
     xp = array_namespace(other)
     if not is_tensor(other):

@@ -76,7 +76,7 @@ class Calibration:
         """Bring queries to where the support is."""
         if not self.alone:
             return queries
-        directions: Array = _directions(queries)
+        directions = _directions(queries)
         if self.geometry is None:
             return directions
         prepared: Array = auto.prepare(self.geometry.whiten(directions), self.centre)
@@ -189,7 +189,8 @@ def _by_class(samples: Array, labels: Labels) -> tuple[Array, npt.NDArray[np.boo
 
 def _directions(rows: Array) -> Array:
     xp = array_namespace(rows)
-    return method.l2_normalize(xp.astype(rows, xp.float64))
+    directions: Array = method.l2_normalize(xp.astype(rows, xp.float64))
+    return directions
 
 
 def calibrate_as_told(

@@ -89,7 +89,8 @@ def _first(marks: npt.NDArray[np.bool_]) -> tuple[int, int] | None:
     xp = array_namespace(marks)
     if not xp.any(marks):
         return None
-    return divmod(int(xp.argmax(xp.astype(xp.reshape(marks, (-1,)), xp.uint8))), marks.shape[1])
+    place = int(xp.argmax(xp.astype(xp.reshape(marks, (-1,)), xp.uint8)))
+    return divmod(place, int(marks.shape[1]))
 
 
 def check_power(rows: Floats, power: float, what: str) -> None:

@@ -241,9 +241,8 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         kind = as_labels(self.classes_).dtype.kind
         labels = _labels(self.classes_.astype(np.int64) if kind == "u" else self.classes_, best)
         strange = self._largest(cosines) < self.unknown_below_
-        if is_tensor(labels):
-            return labels.masked_fill(strange, UNKNOWN[kind])
-        return np.asarray(np.where(strange, UNKNOWN[kind], labels))
+        found: Array = array_namespace(cosines).where(strange, UNKNOWN[kind], labels)
+        return found
 
     def score_samples(self, X: npt.ArrayLike) -> Array:
         """Tell how well each query fits any of the classes: its largest cosine.
@@ -426,7 +425,9 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         """Take a tensor as scikit-learn's check takes an array."""
         xp = array_namespace(X)
         if X.ndim != 2 or 0 in X.shape:
-            raise InputError(f"X has shape {tuple(X.shape)}. It must have two axes: one row a sample, and at least one.")
+            raise InputError(
+                f"X has shape {tuple(X.shape)}. It must have two axes: one row a sample, and at least one."
+            )
         if reset:
             self.n_features_in_ = X.shape[1]
         elif X.shape[1] != self.n_features_in_:
