@@ -85,12 +85,23 @@ def test_pulls_are_the_weights_of_both_levels(pulled, colour_priors, photo, poin
             assert weight == pytest.approx(expected[name])
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_where_nothing_pulls_nothing_is_shown(pulled, colour_priors, photo, tmp_path, known):
-    priors = colour_priors if known else None
-    classifier = ImageClassifier(Colours(), pulled.examples, priors, reject=None, point=(0.0, 0.0))
+def test_where_nothing_pulls_it_is_told_what_the_examples_resemble(pulled, colour_priors, photo, tmp_path):
+    classifier = ImageClassifier(Colours(), pulled.examples, colour_priors, reject=None, point=(0.0, 0.0))
     explanation = explain(classifier, photo)
-    assert explanation.beta == 0
+    assert not explanation.pulling
+    keys = [example.key for example in classifier.examples]
+    for near in explanation.neighbours:
+        alone = classifier.calibration.pulls()[2][keys.index(near.example.key), 0]
+        assert [weight for _, weight in near.pulls] == pytest.approx(np.sort(alone)[::-1][:5])
+    told = "\n".join(explanation.lines())
+    assert "pulled" not in told
+    assert "; resembles " in told
+    explanation.save(tmp_path / "alone.png")
+    assert imread(tmp_path / "alone.png").shape[1] > 1000
+
+
+def test_without_base_classes_none_are_shown(pulled, photo, tmp_path):
+    explanation = explain(ImageClassifier(Colours(), pulled.examples, None, reject=None), photo)
     assert all(near.pulls == () for near in explanation.neighbours)
     assert "pulled" not in "\n".join(explanation.lines())
     explanation.save(tmp_path / "plain.png")
@@ -135,7 +146,7 @@ def test_machines_get_all_but_the_pictures(pulled, photo):
     assert told["beta"] == POINT[1]
     for entry, near in zip(told["neighbours"], explanation.neighbours, strict=True):
         assert (entry["photo"], entry["label"], entry["cosine"]) == (near.example.key, near.example.label, near.cosine)
-        assert [(pull["name"], pull["weight"]) for pull in entry["pulled_by"]] == list(near.pulls)
+        assert [(pull["name"], pull["weight"]) for pull in entry["base_classes"]] == list(near.pulls)
 
 
 @pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])

@@ -63,12 +63,12 @@ def explanation_shape(
                 name=names[near.example.key],
                 label=near.example.label,
                 cosine=near.cosine,
-                pulled_by=_pulls(near.pulls),
+                base_classes=_pulls(near.pulls),
             )
             for near in found.neighbours
             if near.example.key != identity
         ],
-        pulled_by=None if own_pulls is None else _pulls(own_pulls),
+        base_classes=None if own_pulls is None else _pulls(own_pulls),
     )
 
 

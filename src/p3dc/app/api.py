@@ -21,7 +21,7 @@ from p3dc.app.service import Service
 from p3dc.app.state import checked_point
 from p3dc.app.uploads import FILE, IMAGES, Images, service_of
 from p3dc.images.classifier import Prediction
-from p3dc.images.explanation import explain_features, pulled_by
+from p3dc.images.explanation import base_classes, explain_features
 from p3dc.images.table import COLUMNS, row
 from p3dc.triangle import Point
 
@@ -220,7 +220,9 @@ def explanation(identity: str, at: At, service: Serving) -> schemas.ExplanationS
     picture = task.pictures[identity]
     found = explain_features(classifier, picture.features, photo.name, picture.thumbnail)
     place = next((i for i, example in enumerate(classifier.examples) if example.key == identity), None)
-    return explanation_shape(task, classifier, found, identity, () if place is None else pulled_by(classifier, place))
+    return explanation_shape(
+        task, classifier, found, identity, None if place is None else base_classes(classifier, place)
+    )
 
 
 @api.post("/classify", responses=refusals(409, 415), openapi_extra=IMAGES)

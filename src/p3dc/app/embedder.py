@@ -10,6 +10,7 @@ import numpy.typing as npt
 from p3dc.app.store import Picture
 from p3dc.images.backbones import STEP, Backbone, n_cores
 from p3dc.images.examples import thumbnail
+from p3dc.images.pipeline import failing_alone
 from p3dc.images.reading import ImageError, read_image_file
 
 AHEAD = 8 * STEP
@@ -59,8 +60,9 @@ class Embedder:
 
     def _prepare(self, file: IO[bytes]) -> tuple[Array, bytes]:
         preprocessing = self.backbone.preprocessing
-        image = read_image_file(file, short_side=preprocessing.short_side, max_pixels=self.max_pixels)
-        return preprocessing.prepare(image), thumbnail(image)
+        with failing_alone():
+            image = read_image_file(file, short_side=preprocessing.short_side, max_pixels=self.max_pixels)
+            return preprocessing.prepare(image), thumbnail(image)
 
     async def _run(self) -> None:
         running = asyncio.get_running_loop()

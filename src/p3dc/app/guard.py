@@ -6,7 +6,7 @@ import hmac
 import time
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -80,10 +80,10 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if self.token is None and _hostname(host) not in LOOPBACK:
+        if self.token is None and _split(f"//{host}").hostname not in LOOPBACK:
             raise Refusal(421, "wrong_host", f"This server is not {host[:100]!r}. Ask for localhost.")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
+        if origin is not None and _split(origin).netloc != host:
             raise Refusal(403, "other_origin", "Pages of other origins may not use this server.")
         if not scope["path"].startswith("/v1/"):
             return
@@ -131,6 +131,8 @@ class _Body:
             self._more = False
             raise Refusal(408, "too_slow", f"Nothing came for {self._seconds:.0f} seconds. Send it again.") from None
         self._more = bool(message.get("more_body"))
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "left", "The client left before it had sent everything.")
         self._size += len(message.get("body", b""))
         if self._size > self._limit:
             raise too_large(self._limit)
@@ -149,11 +151,11 @@ class _Body:
             return
 
 
-def _hostname(host: str) -> str:
+def _split(address: str) -> SplitResult:
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        return urlsplit(address)
     except ValueError:
-        return ""
+        return urlsplit("")
 
 
 def is_token(given: str, token: str | None) -> bool:

@@ -39,7 +39,7 @@ def take_model(project: Project, path: Path, limits: Limits) -> int:
 
 
 def _state_of(classifier: ImageClassifier, priors: str, limits: Limits) -> tuple[State, dict[str, Picture]]:
-    state = State(point=classifier.point, priors=priors, reject=classifier.reject)
+    state = State(priors=priors, reject=classifier.reject).at(classifier.point)
     classes: dict[str, Class] = {}
     for name in classifier.classes:
         state, classes[name] = state.add_class(name, limits)

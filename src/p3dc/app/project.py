@@ -55,8 +55,7 @@ class Project:
                 name = priors if isinstance(priors, str) else self.keep_priors(priors)
                 self.steps = [Step(0, "", replace(start, priors=name))]
                 self.store.record({"current": 0, "revision": 0}, self.steps[0])
-            current = int(self.store.fact("current") or 0)
-            self.revision = int(self.store.fact("revision") or 0)
+            current, self.revision = self.store.number("current"), self.store.number("revision")
             self.place = next((i for i, step in enumerate(self.steps) if step.number == current), len(self.steps) - 1)
         except BaseException:
             self.store.close()
@@ -140,6 +139,12 @@ class Project:
         """Keep priors for states to come, and return the name for them."""
         if priors is None:
             return "none"
+        width = priors.prototypes.shape[1]
+        if width != self.backbone.n_features:
+            raise InputError(
+                f"the priors have {width:,} features, but {self.backbone.name} gives {self.backbone.n_features:,}. "
+                "Use priors of the same backbone."
+            )
         ours = self.priors("backbone")
         if ours is not None and np.array_equal(ours.prototypes, priors.prototypes):
             return "backbone"

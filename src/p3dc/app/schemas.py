@@ -176,7 +176,7 @@ class NeighbourShape(BaseModel):
     name: str
     label: str
     cosine: float
-    pulled_by: list[Pull]
+    base_classes: list[Pull]
 
 
 class ClassCosine(BaseModel):
@@ -194,7 +194,7 @@ class ExplanationShape(NamedLabel):
     unknown_below: float | None
     cosines: list[ClassCosine]
     neighbours: list[NeighbourShape]
-    pulled_by: list[Pull] | None
+    base_classes: list[Pull] | None
 
 
 Place = tuple[float, float]

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import threading
 from collections.abc import Sequence
 from typing import IO, NamedTuple
 
@@ -42,6 +43,7 @@ class Service:
         self.project, self.limits = project, limits
         self.embedder = Embedder(project.backbone, limits.pixels)
         self._task: Task | None = None
+        self._lock = threading.Lock()
 
     def close(self) -> None:
         """Stop the threads and let others open the project."""
@@ -50,10 +52,11 @@ class Service:
 
     def task(self) -> Task:
         """Give what follows from the project as it is now."""
-        revision, state, pictures = self.project.now()
-        if self._task is None or self._task.revision != revision:
-            self._task = Task(revision, state, pictures, self.project.backbone, self.project.priors(state.priors))
-        return self._task
+        with self._lock:
+            revision, state, pictures = self.project.now()
+            if self._task is None or self._task.revision != revision:
+                self._task = Task(revision, state, pictures, self.project.backbone, self.project.priors(state.priors))
+            return self._task
 
     async def embed(self, uploads: Sequence[Upload]) -> tuple[list[tuple[str, Picture]], list[Failed]]:
         """Embed images, those that can be used and those that cannot; refuse where none can."""

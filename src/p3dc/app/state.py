@@ -114,7 +114,10 @@ class State:
         """Put a photo into a class, or back among those to be labelled."""
         if label is not None:
             self.class_of(label)
-        moved = replace(self.photo(identity), label=label)
+        old = self.photo(identity)
+        if old.label == label:
+            return self
+        moved = replace(old, label=label)
         return replace(self, photos=(*(each for each in self.photos if each.id != identity), moved))
 
     def rename_photo(self, identity: str, name: str, limits: Limits) -> "State":

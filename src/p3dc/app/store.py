@@ -4,6 +4,7 @@ Photos are kept as features and small pictures. Every change is a step: one tran
 answered, so a killed process leaves the step whole or not there. Old steps are what undo goes back to.
 """
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
@@ -64,12 +65,16 @@ class Store:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         target = ":memory:" if folder is None else str(folder / FILE)
-        self._database = sqlite3.connect(target, isolation_level=None, check_same_thread=False, timeout=0.5)
         with self._explained():
-            for setting in ("trusted_schema = OFF", "cell_size_check = ON", "locking_mode = EXCLUSIVE"):
-                self._database.execute(f"PRAGMA {setting}")
-            self._database.execute("PRAGMA synchronous = FULL")
-            self._open()
+            self._database = sqlite3.connect(target, isolation_level=None, check_same_thread=False, timeout=0.5)
+            try:
+                for setting in ("trusted_schema = OFF", "cell_size_check = ON", "locking_mode = EXCLUSIVE"):
+                    self._database.execute(f"PRAGMA {setting}")
+                self._database.execute("PRAGMA synchronous = FULL")
+                self._open()
+            except BaseException:
+                self.close()
+                raise
 
     def _open(self) -> None:
         with self._transaction():
@@ -89,7 +94,7 @@ class Store:
                 self._database.execute(f"PRAGMA user_version = {VERSION}")
         problem = self._database.execute("PRAGMA quick_check").fetchone()[0]
         if problem != "ok":
-            raise ValueError(problem)
+            raise ValueError(problem.splitlines()[-1])
 
     def read(self) -> tuple[list[Step], dict[str, Picture]]:
         """Read all steps, the oldest first, and all photos."""
@@ -132,6 +137,11 @@ class Store:
             found = self._database.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
         return None if found is None else str(found[0])
 
+    def number(self, name: str) -> int:
+        """Look up a fact that is a number; 0 where it is not there."""
+        with self._explained():
+            return int(self.fact(name) or 0)
+
     def keep_priors(self, digest: str, content: bytes) -> None:
         """Keep the file of priors that do not come with the backbone."""
         with self._explained(), self._transaction():
@@ -141,7 +151,7 @@ class Store:
         """Read the file of priors that were kept."""
         with self._explained():
             found = self._database.execute("SELECT content FROM priors WHERE digest = ?", (digest,)).fetchone()
-            if found is None:
+            if found is None or hashlib.sha256(found[0]).hexdigest() != digest:
                 raise ValueError("it lacks the priors")
         return bytes(found[0])
 
@@ -161,10 +171,11 @@ class Store:
         self._database.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._database.execute("COMMIT")
         except BaseException:
-            self._database.execute("ROLLBACK")
+            if self._database.in_transaction:  # SQLite ends some itself, when the disk is full
+                self._database.execute("ROLLBACK")
             raise
-        self._database.execute("COMMIT")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -70,7 +70,7 @@ class Task:
         self.pictures = {photo.id: pictures[photo.id] for photo in state.photos}
         self.backbone = backbone
         self.asked = state.to_label
-        self._lock = threading.RLock()
+        self._lock, self._slow_lock = threading.RLock(), threading.Lock()
 
     @property
     def hint(self) -> str | None:
@@ -96,10 +96,16 @@ class Task:
     def at(self, point: Point | None) -> ImageClassifier:
         """Give the classifier at a point, or at the project's own where none is given."""
         with self._lock:
-            chosen = self.state.point if point is None else point
-            reject = self.state.reject
-            below = -np.inf if reject is None else self._strangers.threshold(reject, chosen)
-            return self.classifier.at(chosen, float(below))
+            return self._own if point is None else self._at(point)
+
+    @cached_property
+    def _own(self) -> ImageClassifier:
+        return self._at(self.state.point)
+
+    def _at(self, point: Point | None) -> ImageClassifier:
+        reject = self.state.reject
+        below = -np.inf if reject is None else self._strangers.threshold(reject, point)
+        return self.classifier.at(point, float(below))
 
     @cached_property
     def _strangers(self) -> Strangers:
@@ -112,9 +118,11 @@ class Task:
     def leave_one_out(self, point: Point | None) -> tuple[list[str], list[bool], int]:
         """Label photos by all others: which, whether rightly, and how many could have been asked."""
         with self._lock:
+            examples = self.classifier.examples
+        with self._slow_lock:
             held = self._held_out
-            right = held.right(self.state.point if point is None else point)
-            return [self.classifier.examples[row].key for row in held.rows], right.tolist(), held.n_possible
+        right = held.right(self.state.point if point is None else point)
+        return [examples[row].key for row in held.rows], right.tolist(), held.n_possible
 
     def labels(self, classifier: ImageClassifier) -> list[Prediction]:
         """Label the photos that are to be labelled."""

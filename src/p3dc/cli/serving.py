@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from threadpoolctl import threadpool_limits
 
 from p3dc.checks import check_share
 from p3dc.cli.shared import app
@@ -40,6 +41,7 @@ def serve(
     listening = _listen(host, port, token)
     with listening:
         served = _application(model, project, priors, backbone, reject, token)
+        listening.listen()  # whoever reads the address below can connect
         name = "localhost" if host == "127.0.0.1" else f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listening.getsockname()[1]}/"
         where = "in memory; give --project to keep it" if project is None else f"in {project}"
@@ -60,14 +62,17 @@ def _listen(host: str, port: int, token: str | None) -> socket.socket:
     if token is not None and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
         raise InputError(f"the token must be {LEAST_TOKEN} printable ASCII characters or more. Choose another one.")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-    except OSError as error:
-        raise InputError(
-            f"{host} port {port} cannot be listened on ({error.strerror}). Choose another with --port or --host."
-        ) from None
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{host} port {port} cannot be listened on ({why}). Choose another port or host.") from None
     return listening
 
 
@@ -82,7 +87,7 @@ def _application(
     model: Path | None, folder: Path | None, priors: str, backbone: str, reject: float, token: str | None
 ) -> Any:
     try:
-        from p3dc.app.limits import Limits
+        from p3dc.app.limits import Limits, Refusal
         from p3dc.app.models import take_model
         from p3dc.app.project import Project
         from p3dc.app.server import make_app
@@ -94,7 +99,10 @@ def _application(
     if model is not None:
         if opened.state.classes or opened.state.photos:
             raise InputError(f"{folder} holds a project already. Leave {model} out, or choose another folder.")
-        take_model(opened, model, Limits())
+        try:
+            take_model(opened, model, Limits())
+        except Refusal as refusal:
+            raise InputError(f"{model}: {refusal.detail}") from None
     return make_app(opened, token=token)
 
 
@@ -110,4 +118,5 @@ def _run(served: Any, listening: socket.socket) -> None:
         timeout_graceful_shutdown=10,
         ws="none",
     )
-    uvicorn.Server(config).run(sockets=[listening])
+    with threadpool_limits(1, user_api="blas"):  # requests run side by side; the network has threads of its own
+        uvicorn.Server(config).run(sockets=[listening])

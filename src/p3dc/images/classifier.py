@@ -186,8 +186,7 @@ class ImageClassifier:
     def at(self, point: tuple[float, float] | None, unknown_below: float) -> "ImageClassifier":
         """Return a classifier that differs in its point, whose threshold for strangers is known."""
         moved = ImageClassifier(self.backbone, self.examples, self.priors, reject=self.reject, point=point)
-        if point is not None:
-            moved.calibration = self.calibration.at(*point)
+        moved.calibration = self.calibration if point is None else self.calibration.at(*point)
         moved.unknown_below = unknown_below
         return moved
 

@@ -35,7 +35,8 @@ class Neighbour:
     cosine : float
         That of the photo to the calibrated example.
     pulls : tuple of (base class, weight)
-        The base classes that pulled it most; the weights of all sum to 1.
+        The base classes that pulled it most or, where α and β are 0, that it resembles most; the weights of all sum
+        to 1.
     """
 
     example: Example
@@ -55,8 +56,8 @@ class Explanation:
     cosines : dict from class to float
     neighbours : tuple of Neighbour
         The nearest first.
-    beta : float
-        How strongly base classes pull, from 0 to 1.
+    alpha, beta : float
+        How strongly base classes pull at both levels.
     unknown_below : float
         The largest cosine below which a photo is unknown.
     """
@@ -65,8 +66,14 @@ class Explanation:
     photo: bytes
     cosines: dict[str, float]
     neighbours: tuple[Neighbour, ...]
+    alpha: float
     beta: float
     unknown_below: float
+
+    @property
+    def pulling(self) -> bool:
+        """Whether base classes pull at all."""
+        return (self.alpha, self.beta) != (0, 0)
 
     def lines(self) -> Iterator[str]:
         """Tell it in words."""
@@ -78,7 +85,7 @@ class Explanation:
             yield f"its largest cosine to a class, {nearest:.2f}, is below {self.unknown_below:.2f}"
         for near in self.neighbours:
             pulled = ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in near.pulls)
-            by = f"; pulled by {pulled}" if pulled else ""
+            by = f"; {'pulled by' if self.pulling else 'resembles'} {pulled}" if pulled else ""
             yield f"  {near.cosine:+.2f}  {near.example.label}  {near.example.key}{by}"
 
     def to_json(self) -> dict[str, Any]:
@@ -90,13 +97,14 @@ class Explanation:
             "probability": found.probability,
             "runner_up": found.runner_up,
             "cosines": self.cosines,
+            "alpha": self.alpha,
             "beta": self.beta,
             "neighbours": [
                 {
                     "photo": near.example.key,
                     "label": near.example.label,
                     "cosine": near.cosine,
-                    "pulled_by": [{"name": name, "weight": weight} for name, weight in near.pulls],
+                    "base_classes": [{"name": name, "weight": weight} for name, weight in near.pulls],
                 }
                 for near in self.neighbours
             ],
@@ -117,11 +125,13 @@ class Explanation:
             title = f"{UNKNOWN}\nnearest is {found.runner_up}"
         _show(figure.add_subplot(grid[0, 0]), self.photo, title, weight="bold")
         self._draw_cosines(figure.add_subplot(grid[1, 0]))
+        meaning = "weight of base classes" if self.pulling else "base classes it resembles"
         for column, near in enumerate(self.neighbours, start=1):
             title = f"{near.example.label}\ncosine {near.cosine:.2f}"
             _show(figure.add_subplot(grid[0, column]), near.example.thumbnail, title)
-            _draw_pulls(figure.add_subplot(grid[1, column]), near.pulls, first=column == 1)
-        how = f"pulled by base classes with weight β = {self.beta:.2f}" if self.beta else "base classes do not pull"
+            _draw_pulls(figure.add_subplot(grid[1, column]), near.pulls, meaning if column == 1 else "")
+        weights = f"α = {self.alpha:.2f}, β = {self.beta:.2f}" if self.alpha else f"β = {self.beta:.2f}"
+        how = f"pulled by base classes with weight {weights}" if self.pulling else "base classes do not pull"
         figure.suptitle(f"The nearest examples; {how}", fontsize=11)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
@@ -171,23 +181,27 @@ def explain_features(classifier: ImageClassifier, features: Array, key: str, pho
         photo,
         dict(zip(classifier.classes, calibration.cosines(rows)[0].tolist(), strict=True)),
         tuple(neighbours),
+        calibration.alpha,
         calibration.beta,
         classifier.unknown_below,
     )
 
 
-def pulled_by(classifier: ImageClassifier, i: int) -> tuple[tuple[str, float], ...]:
-    """Name the base classes that pulled an example most, with their weights."""
+def base_classes(classifier: ImageClassifier, i: int) -> tuple[tuple[str, float], ...]:
+    """Name the base classes that pulled an example most, or that it resembles most, with their weights."""
     return _strongest(classifier, _weights(classifier), i)
 
 
 def _weights(classifier: ImageClassifier) -> Any:
-    """Weights of the base classes at the task level, (S, B); None where they do not pull."""
+    """Weights of the base classes, (S, B): those that pull or, where none does, at the sample level; None for none."""
     calibration = classifier.calibration
-    if calibration.transformed is None or calibration.alpha == calibration.beta == 0:
+    if calibration.transformed is None:
         return None
+    alpha, beta = calibration.alpha, calibration.beta
+    if alpha == beta == 0:
+        alpha = 1.0
     both = calibration.pulls()[2]
-    return (calibration.alpha * both[:, 0] + calibration.beta * both[:, 1]) / (calibration.alpha + calibration.beta)
+    return (alpha * both[:, 0] + beta * both[:, 1]) / (alpha + beta)
 
 
 def _strongest(classifier: ImageClassifier, weights: Any, i: int) -> tuple[tuple[str, float], ...]:
@@ -205,7 +219,7 @@ def _show(ax: Any, jpeg: bytes, title: str, weight: str = "normal") -> None:
     ax.axis("off")
 
 
-def _draw_pulls(ax: Any, pulls: tuple[tuple[str, float], ...], *, first: bool) -> None:
+def _draw_pulls(ax: Any, pulls: tuple[tuple[str, float], ...], meaning: str) -> None:
     if not pulls:
         ax.axis("off")
         return
@@ -214,7 +228,7 @@ def _draw_pulls(ax: Any, pulls: tuple[tuple[str, float], ...], *, first: bool) -
     for place, (name, _) in zip(places, pulls, strict=True):
         ax.text(0, place, f" {_short(name)}", va="center", fontsize=8, parse_math=False)
     ax.set_yticks([])
-    ax.set_xlabel("weight of base classes" if first else "")
+    ax.set_xlabel(meaning)
     _tidy(ax)
 
 

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -77,11 +78,10 @@ def _embed(
 ) -> Generator[tuple[Item, Array | ImageError], None, None]:
     def prepare(item: Item) -> Array | ImageError:
         try:
-            return backbone.preprocessing.prepare(read(item))
+            with failing_alone():
+                return backbone.preprocessing.prepare(read(item))
         except ImageError as error:
             return error
-        except Exception as error:  # one image must not end the work on all others
-            return ImageError(f"It cannot be prepared ({type(error).__name__}: {error}). Save it again.")
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="p3dc-read")
     waiting: deque[tuple[Item, Future[Array | ImageError]]] = deque()
@@ -97,6 +97,17 @@ def _embed(
             size = min(2 * size, batch)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def failing_alone() -> Iterator[None]:
+    """Make an :class:`ImageError` of whatever goes wrong: one image must not end the work on all others."""
+    try:
+        yield
+    except ImageError:
+        raise
+    except Exception as error:
+        raise ImageError(f"It cannot be prepared ({type(error).__name__}: {error}). Save it again.") from None
 
 
 def _batch_results(
