@@ -237,10 +237,9 @@ def memory_rows(bench: Bench) -> None:
         for memory in (0.3e9, 1e9, 2e9, 8e9, 32e9):
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
             scorer = bench.scorer(64, points, int(memory))
             rate = n_tasks / bench.seconds(lambda scorer=scorer: scorer.correct(bench.tasks[5][:n_tasks]))  # type: ignore[misc]
-            peaks = torch.cuda.max_memory_allocated() - before[0], torch.cuda.max_memory_reserved() - before[1]
+            peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
             tables = "all" if all(scorer.tabled.values()) else "some"  # type: ignore[attr-defined]
             print(
                 f"{len(points):>6}  {memory / 1e9:>12.1f}  {tables:>6}  {peaks[0] / 1e9:>20.2f}  "

@@ -164,7 +164,7 @@ def test_whoever_watches_sees_all_scores(device, novel, priors):
     seen = np.full((25, 5, 20, 2), np.nan)
 
     def watch(part, scores):
-        seen[part] = scores
+        seen[part] = scores.numpy(force=True)
 
     scorer.correct(tasks, watch)
     np.testing.assert_allclose(seen.transpose(0, 3, 2, 1), scorer.scores(tasks), atol=1e-12)

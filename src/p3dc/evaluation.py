@@ -13,7 +13,6 @@ from p3dc.device import Device, Memory, open_device
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.judging import Verdict, judge
-from p3dc.method import masked_softmax
 from p3dc.tasks import MANY, Rows, Tasks, TaskSampler, drawn_ahead
 
 Progress = Callable[[int, int], None]
@@ -299,15 +298,11 @@ class _Record:
     def add(self, verdict: Verdict, tasks: Tasks) -> None:
         _, n_way, n_query = tasks.queries.shape
         self.accuracy.append(verdict.right / (n_way * n_query))
-        if verdict.scores is None:
-            return
-        if verdict.strange is not None:
-            self.auroc.append(area_under_roc(verdict.scores.max(axis=-1), verdict.strange.max(axis=-1)))
-        if verdict.temperature is not None:
-            right = verdict.scores.argmax(axis=-1) == np.repeat(np.arange(n_way), n_query)
-            confidence = masked_softmax(verdict.scores / verdict.temperature, None).max(axis=-1)
+        if verdict.largest is not None and verdict.strange is not None:
+            self.auroc.append(area_under_roc(verdict.largest, verdict.strange))
+        if verdict.confidence is not None and verdict.hits is not None:
             self.reliability = self.reliability or Reliability()
-            self.reliability.add(confidence.ravel(), right.ravel())
+            self.reliability.add(verdict.confidence.ravel(), verdict.hits.ravel())
 
     def scores(self) -> TaskScores:
         return TaskScores(

@@ -8,7 +8,7 @@ Shape letters are those of :mod:`p3dc.engine`; U counts the priors that may pull
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import torch
 
 from p3dc import auto, method
 from p3dc.device import Device
-from p3dc.engine import Floats, TaskScorer, Watch
+from p3dc.engine import Floats, TaskScorer
 from p3dc.errors import InputError
 from p3dc.prepared import PreparedScorer
 from p3dc.tasks import Tasks
@@ -90,17 +90,17 @@ class DeviceScorer(ABC):
     def _numbers(self, n_way: int, n_shot: int, n_queries: int) -> int:
         """Count the numbers that finding the corners of one task takes."""
 
-    def correct(self, tasks: Tasks, watch: Watch | None = None) -> npt.NDArray[np.int64]:
+    def correct(self, tasks: Tasks, watch: Callable[[slice, Any], None] | None = None) -> npt.NDArray[np.int64]:
         """Count the queries that each task gets right at each point, (T, G).
 
-        ``watch`` is shown the scores on the way, (T, N, Q, G) for each part of the tasks.
+        ``watch`` is shown the scores on the way, tensors of shape (T, N, Q, G) for each part of the tasks.
         """
         n_way, n_query = tasks.queries.shape[1:]
         own = torch.arange(n_way, device=self.device.torch).repeat_interleave(n_query)[:, None]
         counts = []
         for part, scores in self._chunks(tasks):
             if watch:
-                watch(part, scores.cpu().numpy())
+                watch(part, scores)
             level = scores >= scores.amax(dim=1, keepdim=True) - LEVEL
             counts.append((level.to(torch.uint8).argmax(dim=1) == own).sum(dim=1))
         return np.asarray(torch.cat(counts).cpu().numpy())
