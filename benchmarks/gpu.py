@@ -140,6 +140,12 @@ def taken(n_shot: int, n_base: int) -> int:
 
 
 def point_rows(bench: Bench, bandwidth: float) -> None:
+    def made_in(n_base: int) -> float:
+        plain = TaskScorer(bench.novel.features, bench.priors[n_base].prototypes, *POINT.T)
+        return bench.seconds(lambda: on_device(plain, bench.device))
+
+    made = ", ".join(f"{1e3 * made_in(n_base):.0f} ms with {n_base} priors" for n_base in (64, 1000))
+    print(f"\nFeatures to the device and all tables: {made}")
     print("\nOne (α, β):")
     print("shots  priors  M tasks/s  KB/task moved  TB/s  of copy  KB/task needed  M tasks/s then  of that  MFLOP/task")
     for n_shot in (1, 5):

@@ -140,10 +140,16 @@ def test_memory_changes_the_number_of_parts_and_nothing_else(device, novel, prio
     assert n_parts[0] == n_parts[3] == 1 < min(n_parts[2], n_parts[5])
 
 
-def test_memory_too_small_for_a_task_is_told(device, novel, priors):
-    scorer = placed(TaskScorer(novel.features, priors.prototypes, [0.0], [0.9]), device, 10_000)
-    with pytest.raises(InputError, match=r"one task takes [\d,]+ bytes, but of the 10,000 .* Raise memory"):
-        scorer.correct(sample_tasks(novel.labels, n_tasks=1))
+def test_memory_that_is_too_small_is_told(device, novel, priors):
+    for scorer in (
+        TaskScorer(novel.features, priors.prototypes, [0.0], [0.9]),
+        PreparedScorer(novel.features, priors.geometry),
+    ):
+        with pytest.raises(InputError, match=r"features and priors take [\d,]+ bytes, but 10,000 may be used. Raise"):
+            placed(scorer, device, 10_000)
+        crowded = placed(scorer, device, 120_000)
+        with pytest.raises(InputError, match=r"one task takes [\d,]+ bytes, but of the 120,000 .* Raise memory"):
+            crowded.correct(sample_tasks(novel.labels, n_tasks=1))
 
 
 def test_a_device_without_enough_memory_is_told(novel, priors, monkeypatch):

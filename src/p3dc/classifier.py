@@ -103,6 +103,10 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
+    Tensors of torch are taken as arrays are, and everything is computed on their device: ``calibrated_``, cosines and
+    probabilities are tensors then, and so are predicted labels that are numbers. Queries decide, so what was fitted to
+    arrays or loaded from a file takes tensors too.
+
     The calibrated sample is
 
     .. math:: x^c = normalize((1 - \alpha - \beta)\,\bar x + \alpha\,\bar s + \beta\,\bar t)

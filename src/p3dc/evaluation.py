@@ -13,7 +13,7 @@ from p3dc.device import Device, Memory, open_device
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.judging import Verdict, judge
-from p3dc.tasks import MANY, Rows, Tasks, TaskSampler, drawn_ahead
+from p3dc.tasks import BLOCK, Rows, Tasks, TaskSampler, drawn_ahead
 
 Progress = Callable[[int, int], None]
 """Called with the number of tasks done and the number of all."""
@@ -277,7 +277,7 @@ def compare_on(
     judges = {name: judge(classifier, features, device) for name, classifier in classifiers.items()}
     records = {name: _Record() for name in classifiers}
     done = 0
-    for tasks in sampler.batches(n_tasks) if device is None else drawn_ahead(sampler.batches(n_tasks, MANY)):
+    for tasks in sampler.batches(n_tasks) if device is None else drawn_ahead(sampler.batches(n_tasks, BLOCK)):
         outside = None if strangers is None else strangers(tasks, start=done)
         for name, verdict_on in judges.items():
             records[name].add(verdict_on(tasks, outside), tasks)

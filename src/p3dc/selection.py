@@ -19,7 +19,7 @@ from p3dc.judging import placed
 from p3dc.method import Attention
 from p3dc.prepared import PreparedScorer
 from p3dc.priors import Priors, as_priors, without_geometry
-from p3dc.tasks import MANY, TaskSampler, drawn_ahead
+from p3dc.tasks import BLOCK, TaskSampler, drawn_ahead
 
 STRAY = 0.01  # share of equal rows that may be duplicates
 LEAST = 5  # classes to choose on: those of one task
@@ -271,7 +271,7 @@ def _measure(
     total = np.zeros(len(scorer.alpha), dtype=np.int64)
     squares = np.zeros(len(scorer.alpha), dtype=np.int64)
     done, working = 0, placed(scorer, device)
-    for tasks in sampler.batches(n_tasks) if device is None else drawn_ahead(sampler.batches(n_tasks, MANY)):
+    for tasks in sampler.batches(n_tasks) if device is None else drawn_ahead(sampler.batches(n_tasks, BLOCK)):
         right = working.correct(tasks)
         total += right.sum(axis=0)
         squares += (right**2).sum(axis=0)

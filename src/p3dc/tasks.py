@@ -16,7 +16,6 @@ from p3dc.errors import InputError
 Rows = npt.NDArray[np.int64]
 
 BLOCK = 1000  # tasks that are drawn together: what they take stays in the cache
-MANY = 10_000  # tasks that are worth the way to a device
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,31 @@ class Corners(NamedTuple):
     lengths: Tensor
 
 
+class Sums(NamedTuple):
+    """Vectors that are sums of a sample's row, of its transformed row and of priors.
+
+    Attributes
+    ----------
+    own, moved : tensors of shape (T, S, V)
+        How much of the row and of the transformed row.
+    pulls : tensor of shape (T, S, V, U)
+        How much of each prior.
+    used : tensor of shape (T, U), or None
+        Which priors those are; None for all.
+    similarities : tensor of shape (T, S, U)
+        Of transformed rows and priors.
+    among : tensor of shape (T, U, U) or (U, U)
+        Products of the priors with each other.
+    """
+
+    own: Tensor
+    moved: Tensor
+    pulls: Tensor
+    used: Tensor | None
+    similarities: Tensor
+    among: Tensor
+
+
 def on_device(scorer: TaskScorer, device: Device) -> "DeviceScorer":
     """Let a device do what a scorer does."""
     with memory_told(device):
@@ -73,11 +98,8 @@ class DeviceScorer(ABC):
     reach: float
     """The length of the longest query that attends to samples."""
 
-    room: int
-    """Bytes for tasks, beside what is always there."""
-
     def __init__(self, scorer: TaskScorer, device: Device) -> None:
-        self.device = device
+        self.device, self.room = device, device.memory
         self.alpha, self.beta, self.attention = scorer.alpha, scorer.beta, scorer.attention
         self.mix = self._tensor(np.stack([1 - self.alpha - self.beta, self.alpha, self.beta]))
         self.alone = torch.ones_like(self.mix[:1])
@@ -98,16 +120,18 @@ class DeviceScorer(ABC):
         n_way, n_query = tasks.queries.shape[1:]
         own = torch.arange(n_way, device=self.device.torch).repeat_interleave(n_query)[:, None]
         counts = []
-        for part, scores in self._chunks(tasks):
-            if watch:
-                watch(part, scores)
-            level = scores >= scores.amax(dim=1, keepdim=True) - LEVEL
-            counts.append((level.to(torch.uint8).argmax(dim=1) == own).sum(dim=1))
-        return np.asarray(torch.cat(counts).cpu().numpy())
+        with memory_told(self.device):
+            for part, scores in self._chunks(tasks):
+                if watch:
+                    watch(part, scores)
+                level = scores >= scores.amax(dim=1, keepdim=True) - LEVEL
+                counts.append((level.to(torch.uint8).argmax(dim=1) == own).sum(dim=1))
+            return np.asarray(torch.cat(counts).cpu().numpy())
 
     def scores(self, tasks: Tasks) -> Floats:
         """Cosine of every query to every class at every point, (T, G, Q, N)."""
-        return np.concatenate([scores.permute(0, 3, 2, 1).cpu().numpy() for _, scores in self._chunks(tasks)])
+        with memory_told(self.device):
+            return np.concatenate([scores.permute(0, 3, 2, 1).cpu().numpy() for _, scores in self._chunks(tasks)])
 
     def _chunks(self, tasks: Tasks) -> Iterator[tuple[slice, Tensor]]:
         """Yield parts of the tasks and their scores, (T, N, Q, G)."""
@@ -116,17 +140,16 @@ class DeviceScorer(ABC):
         one = FLOAT * (self._numbers(n_way, n_shot, n_queries) + self._mixing(n_way, n_shot, n_queries))
         if one > self.room:
             raise InputError(
-                f"one task takes {one:,} bytes, but of the {self.device.memory:,} that may be used "
-                f"{max(self.room, 0):,} are left for tasks. Raise memory, or leave the device out."
+                f"one task takes {one:,} bytes, but of the {self.device.memory:,} that may be used {self.room:,} are "
+                "left for tasks. Raise memory, or leave the device out."
             )
         size = self.room // one
         for start in range(0, n_tasks, size):
             part = slice(start, min(start + size, n_tasks))
-            with memory_told(self.device):
-                support, queries = (
-                    torch.as_tensor(rows[part], device=self.device.torch) for rows in (tasks.support, tasks.queries)
-                )
-                yield part, self._score(self._corners(support, queries.flatten(1)))
+            support, queries = (
+                torch.as_tensor(rows[part], device=self.device.torch) for rows in (tasks.support, tasks.queries)
+            )
+            yield part, self._score(self._corners(support, queries.flatten(1)))
 
     def _mixing(self, n_way: int, n_shot: int, n_queries: int) -> int:
         """Count the numbers that mixing and attending take for one task."""
@@ -135,15 +158,20 @@ class DeviceScorer(ABC):
 
     def _score(self, corners: Corners) -> Tensor:
         products, grams, mix, lengths = corners
-        modest = True
         if self.attention == "raw":
-            modest = self.reach <= MODEST
-        else:
-            products = products / lengths[:, :, None, None, None]
-        scores = mix_and_attend(products, grams, mix, uniform=self.attention == "mean", modest=modest)
-        if self.attention == "raw":
-            scores /= lengths[:, None, :, None]
-        return scores
+            scores = mix_and_attend(products, grams, mix, uniform=False, modest=self.reach <= MODEST)
+            return scores.div_(lengths[:, None, :, None])
+        products = products / lengths[:, :, None, None, None]
+        return mix_and_attend(products, grams, mix, uniform=self.attention == "mean", modest=True)
+
+    def _keep(self, numbers: int) -> None:
+        """Take some of the memory for what is always there."""
+        if FLOAT * numbers >= self.room:
+            raise InputError(
+                f"features and priors take {FLOAT * numbers:,} bytes, but {self.device.memory:,} may be used. "
+                "Raise memory, or leave the device out."
+            )
+        self.room -= FLOAT * numbers
 
     def _tensor(self, array: Any) -> Tensor:
         return torch.tensor(array, dtype=torch.float64, device=self.device.torch)
@@ -180,17 +208,17 @@ class TableScorer(DeviceScorer):
 
     def __init__(self, scorer: TaskScorer, device: Device) -> None:
         super().__init__(scorer, device)
+        n_rows, self.width = scorer.features.shape
+        self.n_base = 0 if scorer.table is None else len(scorer.table.priors)
+        self.n_nearest = min(scorer.n_nearest, self.n_base)
+        self.scale = scorer.scale
+        self.tabled = self._plan(n_rows)
         rows = self._tensor(scorer.features)
         self.lengths = torch.linalg.vector_norm(rows, dim=1)
         self.reach = float(self.lengths.max())
-        self.scale = scorer.scale
-        priors = self._tensor(np.empty((0, rows.shape[1])) if scorer.table is None else scorer.table.priors)
-        self.n_base, self.width = priors.shape
-        self.n_nearest = min(scorer.n_nearest, self.n_base)
-        changed = method.tukey(rows, scorer.power) if self.n_base else rows[:0]
-        self._plan(rows, changed, priors)
         self.row_row = Products(rows, rows, tabled=self.tabled["rows"])
-        if self.n_base:
+        if scorer.table is not None:
+            priors, changed = self._tensor(scorer.table.priors), method.tukey(rows, scorer.power)
             self.nearest = self._find_nearest(changed, priors)
             self.row_changed = Products(rows, changed, tabled=self.tabled["rows"])
             self.changed_changed = Products(changed, changed, tabled=self.tabled["rows"])
@@ -199,20 +227,22 @@ class TableScorer(DeviceScorer):
             self.prior_prior = Products(priors, priors, tabled=self.tabled["priors"])
             self.squares = torch.linalg.vecdot(changed, changed)
 
-    def _plan(self, rows: Tensor, changed: Tensor, priors: Tensor) -> None:
-        """Decide what is tabled, and what is left for tasks."""
-        kept = FLOAT * (rows.numel() + changed.numel() + priors.numel() + len(rows) * (2 + self.n_nearest))
-        left = int(TABLE_SHARE * self.device.memory) - kept
+    def _plan(self, n_rows: int) -> dict[str, bool]:
+        """Decide which products are tabled, small tables first."""
+        kinds = 2 if self.n_base else 1
+        self._keep(n_rows * (kinds * (self.width + 1) + self.n_nearest) + self.n_base * self.width)
         tables = {
             "priors": self.n_base**2,
-            "both": 2 * len(rows) * self.n_base,
-            "rows": (3 if self.n_base else 1) * len(rows) ** 2,
+            "both": 2 * n_rows * self.n_base,
+            "rows": (2 * kinds - 1) * n_rows**2,
         }
-        self.tabled = {}
+        left, tabled = int(TABLE_SHARE * self.room) // FLOAT, {}
         for name, numbers in tables.items():
-            self.tabled[name] = FLOAT * numbers <= left
-            left -= FLOAT * numbers if self.tabled[name] else 0
-        self.room = left + self.device.memory - int(TABLE_SHARE * self.device.memory)
+            tabled[name] = numbers <= left
+            if tabled[name]:
+                left -= numbers
+                self._keep(numbers)
+        return tabled
 
     def _find_nearest(self, changed: Tensor, priors: Tensor) -> Tensor:
         """Find the numbers of the nearest priors of each row, (n_rows, M)."""
@@ -249,7 +279,7 @@ class TableScorer(DeviceScorer):
         grams = grams.reshape(len(support), n_way, *grams.shape[1:])
         return Corners(products, grams, mix, self.lengths[queries])
 
-    def _sums(self, rows: Tensor) -> "Sums":
+    def _sums(self, rows: Tensor) -> Sums:
         """Find the corners of each sample's triangle, or their mix where there is one point."""
         used, nearest = self._used(rows)
         similarities = self.changed_prior.take(rows, used)
@@ -259,7 +289,8 @@ class TableScorer(DeviceScorer):
         among = self.prior_prior.take(used, used) if used is not None else self.prior_prior.whole()
         squares = self.squares[rows]
         ends = [
-            (squares + ((each @ among + 2 * similarities) * each).sum(dim=2)).clamp_min(0).sqrt() for each in weights
+            (squares + (each @ among).add_(similarities, alpha=2).mul_(each).sum(dim=2)).clamp_min(0).sqrt()
+            for each in weights
         ]
         lengths = torch.stack([self.lengths[rows], *ends], dim=2)[:, :, None]
         corners = self.mix.T if len(self.alpha) == 1 else torch.eye(3, dtype=self.mix.dtype, device=self.mix.device)
@@ -282,7 +313,7 @@ class TableScorer(DeviceScorer):
         nearest = torch.zeros(*rows.shape, n_used, dtype=torch.bool, device=rows.device)
         return used, nearest.scatter_(2, places, True)
 
-    def _with_queries(self, corners: "Sums", rows: Tensor, queries: Tensor) -> Tensor:
+    def _with_queries(self, corners: Sums, rows: Tensor, queries: Tensor) -> Tensor:
         """Multiply queries with corners, (T, Q, S, V)."""
         products = self.row_prior.take(queries, corners.used) @ corners.pulls.flatten(1, 2).mT
         products = products.reshape(*queries.shape, rows.shape[1], -1)
@@ -290,7 +321,7 @@ class TableScorer(DeviceScorer):
         products.addcmul_(self.row_changed.take(queries, rows)[..., None], corners.moved[:, None])
         return products
 
-    def _with_each_other(self, corners: "Sums", rows: Tensor, within: Tensor) -> Tensor:
+    def _with_each_other(self, corners: Sums, rows: Tensor, within: Tensor) -> Tensor:
         """Multiply the corners of each class, (T * N, K, V, K, V)."""
         own, moved, pulls, used, similarities, among = corners
         met = own[..., None] * self.row_prior.take(rows, used)[:, :, None]
@@ -307,31 +338,6 @@ class TableScorer(DeviceScorer):
         return grams.add_(mixed.permute(0, 3, 4, 1, 2))
 
 
-class Sums(NamedTuple):
-    """Vectors that are sums of a sample's row, of its transformed row and of priors.
-
-    Attributes
-    ----------
-    own, moved : tensors of shape (T, S, V)
-        How much of the row and of the transformed row.
-    pulls : tensor of shape (T, S, V, U)
-        How much of each prior.
-    used : tensor of shape (T, U), or None
-        Which priors those are; None for all.
-    similarities : tensor of shape (T, S, U)
-        Of transformed rows and priors.
-    among : tensor of shape (T, U, U) or (U, U)
-        Products of the priors with each other.
-    """
-
-    own: Tensor
-    moved: Tensor
-    pulls: Tensor
-    used: Tensor | None
-    similarities: Tensor
-    among: Tensor
-
-
 class PreparedDeviceScorer(DeviceScorer):
     """Scores tasks on features prepared as :mod:`p3dc.auto` does."""
 
@@ -340,13 +346,13 @@ class PreparedDeviceScorer(DeviceScorer):
     def __init__(self, scorer: PreparedScorer, device: Device) -> None:
         super().__init__(scorer, device)
         self.geometry, self.chooses, self.n_nearest = scorer.geometry, scorer.chooses, scorer.n_nearest
+        n_rows, self.width = scorer.features.shape
+        self.n_base = 0 if scorer.geometry is None else len(scorer.priors)
+        self._keep(self.width * (n_rows + self.n_base))
         self.rows = self._tensor(scorer.rows)
-        self.n_base, self.width = 0, self.rows.shape[1]
         if scorer.geometry is not None:
             self.priors, self.home = self._tensor(scorer.priors), self._tensor(scorer.geometry.mean)
             self.squares = torch.linalg.vecdot(self.priors, self.priors)
-            self.n_base = len(self.priors)
-        self.room = device.memory - FLOAT * self.width * (len(self.rows) + self.n_base)
 
     def _numbers(self, n_way: int, n_shot: int, n_queries: int) -> int:
         n_support = n_way * n_shot
