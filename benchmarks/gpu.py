@@ -263,12 +263,12 @@ def main() -> None:
     assert device is not None
     bench = Bench(device)
     name = torch.cuda.get_device_name(device.torch) if bench.gpu else "CPU"
-    bandwidth = bench.bandwidth()
     print(f"{name}, torch {torch.__version__}, {device.memory / 1e9:.1f} GB may be used")
-    print(f"copy {bandwidth / 1e12:.2f} TB/s, float64 matrix product {bench.arithmetic() / 1e12:.1f} TFLOP/s")
     with torch.cuda.device(device.torch) if bench.gpu else nullcontext():
         if bench.gpu:
             memory_rows(bench)
+        bandwidth = bench.bandwidth()
+        print(f"\nCopy {bandwidth / 1e12:.2f} TB/s, float64 matrix product {bench.arithmetic() / 1e12:.1f} TFLOP/s")
         exactness_rows(bench)
         point_rows(bench, bandwidth)
         grid_rows(bench, bandwidth)

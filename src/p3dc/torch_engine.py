@@ -95,6 +95,12 @@ class DeviceScorer(ABC):
     device : Device
     """
 
+    width: int
+    """The number of features."""
+
+    n_base: int
+    """The number of priors."""
+
     reach: float
     """The length of the longest query that attends to samples."""
 
