@@ -27,7 +27,8 @@ Tensor = torch.Tensor
 
 LEVEL = 1e-12  # scores that differ by less are the same, and the first of such classes has the query
 MODEST = 150.0  # a query whose logits can go into an exponential as they are
-TABLE_SHARE = 0.5  # of the memory, what tables may take
+TENSORS = 0.9  # of the memory, what tensors may take; torch holds more than they do
+TABLE_SHARE = 0.5  # of what features leave, what tables may take
 FLOAT = 8  # bytes
 
 
@@ -105,7 +106,7 @@ class DeviceScorer(ABC):
     """The length of the longest query that attends to samples."""
 
     def __init__(self, scorer: TaskScorer, device: Device) -> None:
-        self.device, self.room = device, device.memory
+        self.device, self.room = device, int(TENSORS * device.memory)
         self.alpha, self.beta, self.attention = scorer.alpha, scorer.beta, scorer.attention
         self.mix = self._tensor(np.stack([1 - self.alpha - self.beta, self.alpha, self.beta]))
         self.alone = torch.ones_like(self.mix[:1])
