@@ -66,7 +66,7 @@ def tensors(values: Any) -> list[torch.Tensor]:
 def distinct_bytes(values: torch.Tensor) -> int:
     """Count bytes once where a tensor repeats them."""
     sizes = [size for size, stride in zip(values.shape, values.stride(), strict=True) if stride]
-    return int(np.prod(sizes)) * values.element_size()
+    return int(np.prod(sizes) * values.element_size())
 
 
 class Bench:
@@ -110,9 +110,10 @@ class Bench:
 
     def bandwidth(self) -> float:
         """Bytes read and written in a second by a copy."""
-        source = torch.randn(2**28 if self.gpu else 2**22, dtype=torch.float64, device=self.device.torch)
+        n_numbers = 2**28 if self.gpu else 2**22
+        source = torch.randn(n_numbers, dtype=torch.float64, device=self.device.torch)
         to = torch.empty_like(source)
-        return 2 * FLOAT * source.numel() / self.seconds(lambda: to.copy_(source))
+        return 2 * FLOAT * n_numbers / self.seconds(lambda: to.copy_(source))
 
     def arithmetic(self) -> float:
         """Operations in a second of a product of float64 matrices."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from p3dc import auto, method
 from p3dc.device import Device
@@ -22,8 +23,6 @@ from p3dc.engine import Floats, TaskScorer
 from p3dc.errors import InputError
 from p3dc.prepared import PreparedScorer
 from p3dc.tasks import Tasks
-
-Tensor = torch.Tensor
 
 LEVEL = 1e-12  # scores that differ by less are the same, and the first of such classes has the query
 MODEST = 150.0  # a query whose logits can go into an exponential as they are
