@@ -318,7 +318,7 @@ def model(service: Serving) -> Response:
 @api.put("/model", responses=refusals(409, 415), openapi_extra=FILE)
 async def take_model(request: Request, service: Serving) -> schemas.Changed:
     """Replace the project by a model file."""
-    if not request.headers.get("content-type", "").startswith("application/octet-stream"):
+    if not request.headers.get("content-type", "").lower().startswith("application/octet-stream"):
         raise Refusal(415, "not_a_file", "A model is sent as application/octet-stream, the file as it is.")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"

@@ -109,7 +109,7 @@ class Guard:
         return cookie is not None and hmac.compare_digest(cookie.value.encode(), cookie_for(str(self.token)).encode())
 
     def _most_bytes(self, scope: Scope) -> int:
-        kind = Headers(scope=scope).get("content-type", "")
+        kind = Headers(scope=scope).get("content-type", "").lower()
         if kind.startswith("multipart/"):
             return self.limits.bytes
         return self.limits.model_bytes if kind.startswith("application/octet-stream") else self.limits.json_bytes

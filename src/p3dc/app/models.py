@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from p3dc.app.limits import Limits, invalid
 from p3dc.app.project import Project
@@ -13,7 +14,7 @@ from p3dc.app.store import Picture
 from p3dc.app.task import Task
 from p3dc.errors import InputError
 from p3dc.images.classifier import ImageClassifier
-from p3dc.images.examples import open_thumbnail, thumbnail
+from p3dc.images.examples import Example, open_thumbnail, thumbnail
 
 
 def write_model(task: Task) -> bytes:
@@ -47,5 +48,13 @@ def _state_of(classifier: ImageClassifier, priors: str, limits: Limits) -> tuple
     for example in classifier.examples:
         photos.append(Photo(new_id(), photo_name(example.key, limits), classes[example.label].id))
         small = thumbnail(open_thumbnail(example.thumbnail))  # drawn anew: the file may come from anywhere
-        pictures[photos[-1].id] = Picture(np.asarray(example.features, dtype=np.float32), small)
+        pictures[photos[-1].id] = Picture(_kept_features(example), small)
     return state.add_photos(photos, limits), pictures
+
+
+def _kept_features(example: Example) -> npt.NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        features = example.features.astype(np.float32)
+    if not np.isfinite(features).all() or not features.any():
+        raise InputError(f"the features of {example.key} are too large or all zeros. Leave the photo out and fit again.")
+    return features

@@ -93,7 +93,7 @@ async def _http(request: Request, error: HTTPException) -> JSONResponse:
 
 async def _validation(_: Request, error: RequestValidationError) -> JSONResponse:
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body") or "the body"
+    where = ".".join(part for part in first["loc"] if isinstance(part, str) and part != "body") or "the body"
     return JSONResponse({"error": {"code": "invalid", "message": f"{where}: {first['msg']}."}}, 422)
 
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from p3dc.app.limits import conflict
 from p3dc.app.state import State
 from p3dc.app.store import Picture
-from p3dc.calibration import Calibration
+from p3dc.auto import class_averages
+from p3dc.calibration import Calibration, members
 from p3dc.images.backbones import Backbone
 from p3dc.images.classifier import ImageClassifier, Prediction
 from p3dc.images.examples import Example
@@ -35,6 +36,7 @@ class Map:
     before, after : arrays of shape (S, 2)
         The examples and the calibrated examples.
     prototypes : array of shape (N, 2)
+        The means of the calibrated examples.
     queries : array of shape (Q, 2)
     """
 
@@ -139,8 +141,7 @@ class Task:
             calibration = classifier.calibration
             centre, axes, reach = self._axes
             asked = calibration.prepare(self._asked_features)
-            own = np.equal.outer(np.arange(len(classifier.classes)), classifier.labels)
-            prototypes = l2_normalize(own @ calibration.samples)
+            prototypes = class_averages(members(calibration.labels)) @ calibration.samples
             start = self.classifier.calibration.corners()[:, 0]
             places = (start, calibration.samples, prototypes, l2_normalize(asked))
             return Map(*(np.clip((each - centre) @ axes / reach, -1, 1) for each in places))
@@ -157,13 +158,12 @@ class Task:
 
 
 def principal_axes(calibration: Calibration) -> tuple[Array, Array]:
-    """Find the centre, (D,), and two axes, (D, 2), of the classes of a calibration."""
-    both = np.concatenate([calibration.corners()[:, 0], calibration.samples])
-    labels = np.concatenate([calibration.labels, calibration.labels])
-    own = np.equal.outer(np.arange(labels.max() + 1), labels).astype(np.float64)
-    means = own @ both / own.sum(axis=1, keepdims=True)
-    centre = means.mean(axis=0)
-    rows = np.concatenate([means - centre, WITHIN * (both - means[labels])])
+    """Find the centre, (D,), and two axes, (D, 2), along which the corners of the classes' triangles spread."""
+    corners = calibration.corners()
+    means = np.einsum("ns,svd->nvd", class_averages(members(calibration.labels)), corners)
+    centre = means.mean(axis=(0, 1))
+    within = WITHIN * (corners - means[calibration.labels])
+    rows = np.concatenate([means - centre, within]).reshape(-1, len(centre))
     axes = np.linalg.svd(rows, full_matrices=False)[2][:2].T
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     return centre, axes * signs

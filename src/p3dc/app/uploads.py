@@ -44,16 +44,16 @@ def service_of(request: Request) -> Service:
 
 async def uploaded(request: Request) -> AsyncIterator[list[Upload]]:
     """Take the images of a request."""
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise Refusal(415, "not_multipart", "Images are sent as multipart/form-data, in fields named 'images'.")
     limits = service_of(request).limits
     try:
         form = await request.form(max_files=limits.files, max_fields=1)
-    except (MultiPartException, MultipartParseError, HTTPException) as error:
+    except (MultiPartException, MultipartParseError, HTTPException, UnicodeError) as error:
         if isinstance(error, Refusal):
             raise
         reason = getattr(error, "detail", None) or getattr(error, "message", None) or str(error)
-        if "Too many" in reason:
+        if "Too many files" in reason:
             message = f"There are more than {limits.files} images in the request. Send fewer at once."
             raise Refusal(413, "too_many_files", message) from None
         raise invalid(f"The request cannot be read ({reason}). Send images in fields named 'images'.") from None

@@ -85,7 +85,7 @@ def thumbnail(image: Image.Image) -> bytes:
     small = image.copy()
     small.thumbnail((THUMBNAIL, THUMBNAIL))
     buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=80)
+    small.save(buffer, "JPEG", quality=80, comment=b"")  # Pillow would carry over that of the image
     return buffer.getvalue()
 
 

@@ -1,0 +1,99 @@
+/** Puts the parts together: what is shown when, the header, and keys that work everywhere. */
+
+import { listenInAsk, showResults } from "./ask.js";
+import { find, set } from "./dom.js";
+import { listenEverywhere } from "./drop.js";
+import { listenForFiles } from "./files.js";
+import { listenForLight } from "./light.js";
+import { listenInMap, showMap } from "./map.js";
+import { listenInMenu } from "./menus.js";
+import * as service from "./service.js";
+import { act, refresh, report, state, watch } from "./store.js";
+import { listenInTeach, showClasses } from "./teach.js";
+import { authorise } from "./token.js";
+import { listenInTriangle, showTriangle } from "./triangle.js";
+
+let started = false;
+
+/** An empty project gets the invitation until the user has begun. */
+function showStart() {
+  const { classes, photos } = state.project;
+  const empty = !started && !classes.length && !photos.length && !state.uploads.length;
+  find("start").hidden = !empty;
+  find("parts").hidden = empty;
+  find("bar").hidden = empty;
+}
+
+function showHeader() {
+  for (const name of ["undo", "redo"]) {
+    const title = state.project[name];
+    const word = name === "undo" ? "Undo" : "Redo";
+    find(name).disabled = title === null;
+    find(name).title = title === null ? `Nothing to ${name}` : `${word}: ${title}`;
+    find(name).setAttribute("aria-label", title === null ? word : `${word}: ${title}`);
+  }
+  find("save-model").disabled = !state.view?.ready;
+}
+
+function showFoot() {
+  const { kept_in: folder, backbone, n_base_classes: n } = state.project;
+  find("kept").textContent = folder
+    ? `Kept in ${folder}`
+    : "This project lives in memory only: it is gone when the service stops. " +
+      "To keep it, save the model, or start with p3dc serve --project FOLDER.";
+  const base = n ? n.toLocaleString("en") : "no";
+  find("about").textContent = `${backbone}, ${base} base classes. Photos stay on the machine that runs p3dc.`;
+}
+
+function begin() {
+  started = true;
+  showStart();
+  find("new-class-name").focus();
+}
+
+async function loadExampleSet() {
+  const pressed = find("example-set");
+  const words = pressed.textContent;
+  set(pressed, { disabled: true, "aria-busy": "true" });
+  pressed.textContent = "Loading the examples …";
+  const loaded = await act(service.loadExampleSet);
+  set(pressed, { disabled: false, "aria-busy": null });
+  pressed.textContent = words;
+  if (!loaded) return;
+  if (find("ask").getBoundingClientRect().top > innerHeight / 2) find("results-head").scrollIntoView();
+  find("results").querySelector("button")?.focus({ preventScroll: true });
+}
+
+function listenToKeys() {
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.matches("input:not([type=file]), select, textarea");
+    if (typing || !(event.ctrlKey || event.metaKey) || document.querySelector("dialog[open]")) return;
+    const key = event.key.toLowerCase();
+    const name = key === "y" || (key === "z" && event.shiftKey) ? "redo" : key === "z" ? "undo" : null;
+    if (!name) return;
+    event.preventDefault();
+    find(name).click();
+  });
+}
+
+/** Mark the part in view in the bar. */
+function followScrolling() {
+  const links = new Map([...find("bar").querySelectorAll("a")].map((link) => [link.hash.slice(1), link]));
+  const seen = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      set(links.get(target.id), { "aria-current": isIntersecting ? "true" : null });
+    }
+  }, { rootMargin: "-45% 0px -54% 0px" });
+  for (const id of links.keys()) seen.observe(find(id));
+}
+
+service.onUnauthorised(authorise);
+for (const show of [showStart, showHeader, showFoot, showClasses, showResults, showMap, showTriangle]) watch(show);
+for (const listen of [listenInTeach, listenInAsk, listenInMap, listenInTriangle, listenInMenu]) listen();
+for (const listen of [listenEverywhere, listenForFiles, listenForLight, listenToKeys, followScrolling]) listen();
+find("undo").addEventListener("click", () => act(service.undo));
+find("redo").addEventListener("click", () => act(service.redo));
+find("example-set").addEventListener("click", loadExampleSet);
+find("first-class").addEventListener("click", begin);
+window.addEventListener("focus", () => refresh().catch(report));
+refresh().catch(report);
