@@ -50,7 +50,7 @@ def test_scores_and_predictions_are_those_of_the_plain_loop(
     priors = base.features.astype(float)
     tasks = sample_tasks(features.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, n_tasks=4, seed=seed)
     options = {"n_nearest": n_nearest, "power": power, "scale": scale, "attention": attention}
-    with patch("p3dc.torch_engine.TABLE_SHARE", share):
+    with patch("p3dc.torch_engine.tables.TABLE_SHARE", share):
         scorer = placed(TaskScorer(features.features, priors, *points.T, **options), device, 2**24)
     expected = plain_scores(features.features, tasks, priors, *points.T, **options)
     np.testing.assert_allclose(scorer.scores(tasks), expected, rtol=0, atol=1e-10)

@@ -56,5 +56,7 @@ def _kept_features(example: Example) -> npt.NDArray[np.float32]:
     with np.errstate(over="ignore"):
         features = example.features.astype(np.float32)
     if not np.isfinite(features).all() or not features.any():
-        raise InputError(f"the features of {example.key} are too large or all zeros. Leave the photo out and fit again.")
+        raise InputError(
+            f"the features of {example.key} are too large or all zeros. Leave the photo out and fit again."
+        )
     return features
