@@ -2,4 +2,4 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("torch") else ["src/p3dc/images/torch_backbone.py"]
+collect_ignore = [] if find_spec("torch") else ["src/p3dc/images/torch_backbone.py", "src/p3dc/torch_engine"]

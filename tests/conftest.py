@@ -89,6 +89,16 @@ def p3dc(monkeypatch, capsys):
     return call
 
 
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request):
+    """Each device of torch that is there."""
+    import torch
+
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU")
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def data_folder():
     """The folder of real features; tests marked data run where P3DC_DATA names it."""

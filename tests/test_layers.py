@@ -8,8 +8,10 @@ import p3dc
 ORDER = [
     "errors",
     "method",
+    "arrays",
     "confidence",
     "checks",
+    "device",
     "files",
     "legacy",
     "parquet",
@@ -22,6 +24,7 @@ ORDER = [
     "tasks",
     "engine",
     "prepared",
+    "torch_engine",
     "classifier",
     "baselines",
     "judging",

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 
 from p3dc import auto, method
+from p3dc.arrays import as_numpy, beside
 from p3dc.geometry import Geometry
 from p3dc.priors import Priors
 
@@ -61,11 +63,20 @@ class Calibration:
     relevance: float | None = None
     alone: bool = False
 
+    def beside(self, queries: Array) -> "Calibration":
+        """Bring what queries are compared with to where they are, in their type."""
+        return replace(
+            self,
+            samples=beside(self.samples, queries, queries.dtype),
+            centre=None if self.centre is None else beside(self.centre, queries),
+            geometry=None if self.geometry is None else self.geometry.beside(queries),
+        )
+
     def prepare(self, queries: Array) -> Array:
         """Bring queries to where the support is."""
         if not self.alone:
             return queries
-        directions: Array = method.l2_normalize(queries.astype(np.float64))
+        directions = _directions(queries)
         if self.geometry is None:
             return directions
         prepared: Array = auto.prepare(self.geometry.whiten(directions), self.centre)
@@ -91,7 +102,8 @@ class Calibration:
             method.classify(self.prepare(queries[start : start + size]), by_class, present, attention)
             for start in range(0, len(queries), size)
         ]
-        return np.concatenate(blocks)
+        joined: Array = array_namespace(queries).concat(blocks)
+        return joined
 
     def pulls(self) -> tuple[Array, Array, Array]:
         """Tell what pulls each sample on its own and with its task, as (S, 2, B).
@@ -105,7 +117,8 @@ class Calibration:
         """
         similarities = method.prior_similarities(self.transformed, self.prototypes)
         nearest = method.nearest_priors(similarities, self.n_nearest)
-        chosen = np.stack([nearest, np.broadcast_to(method.task_priors(nearest), nearest.shape)], axis=1)
+        xp = array_namespace(nearest)
+        chosen = xp.stack([nearest, xp.broadcast_to(method.task_priors(nearest), nearest.shape)], axis=1)
         return similarities, chosen, method.prior_weights(similarities[:, None], chosen, self.scale)
 
     @property
@@ -143,8 +156,9 @@ def stranger_threshold(
     found = []
     spread = None
     for others, left in class_turns(labels):
-        calibrated = calibrate(support[others], left)
-        found.append(calibrated.cosines(support[~others], attention).ravel())
+        kept, strange = (support[beside(rows, support)] for rows in (others, ~others))
+        calibrated = calibrate(kept, left)
+        found.append(as_numpy(calibrated.cosines(strange, attention)).ravel())
         spread = None if calibrated.geometry is None else calibrated.geometry.spread
     return auto.stranger_threshold(np.concatenate(found), int(labels.max()) + 1, share, spread)
 
@@ -169,7 +183,14 @@ def _by_class(samples: Array, labels: Labels) -> tuple[Array, npt.NDArray[np.boo
     place = np.arange(counts.max())
     present = place < counts[:, None]
     first = (np.cumsum(counts) - counts)[:, None]
-    return samples[order[first + np.where(present, place, 0)]], present
+    rows = order[first + np.where(present, place, 0)]
+    return samples[beside(rows, samples)], beside(present, samples)
+
+
+def _directions(rows: Array) -> Array:
+    xp = array_namespace(rows)
+    directions: Array = method.l2_normalize(xp.astype(rows, xp.float64))
+    return directions
 
 
 def calibrate_as_told(
@@ -187,7 +208,7 @@ def calibrate_as_told(
     normalised = method.l2_normalize(support)
     if priors is None:
         return Calibration(normalised, labels, alpha, beta, scale, n_nearest)
-    prototypes = priors.prototypes.astype(support.dtype)
+    prototypes = beside(priors.prototypes, support, support.dtype)
     ends = method.endpoints(support, prototypes, n_nearest=n_nearest, power=power, scale=scale)
     samples = method.unify(normalised, *ends, alpha, beta)
     return Calibration(samples, labels, alpha, beta, scale, n_nearest, method.tukey(support, power), prototypes)
@@ -214,11 +235,11 @@ def calibrate_alone(
     point : (alpha, beta), optional
     n_nearest : int
     """
-    directions = method.l2_normalize(support.astype(np.float64))
+    directions = _directions(support)
     if priors is None or priors.geometry is None:
         return Calibration(directions, labels, 0.0, 0.0, auto.SHARPNESS, n_nearest, alone=True)
-    geometry, belonging = priors.geometry, members(labels)
-    averages = auto.class_averages(belonging)
+    geometry, belonging = priors.geometry.beside(support), members(labels)
+    averages = auto.class_averages(beside(belonging, support))
     whitened = geometry.whiten(directions)
     centre = auto.task_centre(averages @ whitened, geometry.mean)
     prepared, prototypes = auto.prepare(whitened, centre), auto.prepare(geometry.prototypes, centre)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 
 from p3dc.errors import InputError
 from p3dc.method import ATTENTIONS
@@ -55,11 +56,12 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def check_finite(rows: Floats, what: str) -> None:
     """Refuse NaN and infinity, with the row."""
+    xp = array_namespace(rows)
     for start, block in row_blocks(rows):
-        bad = np.argwhere(~np.isfinite(block))
-        if len(bad):
-            row, feature = bad[0]
-            value = "NaN" if np.isnan(block[row, feature]) else "infinity"
+        bad = _first(~xp.isfinite(block))
+        if bad is not None:
+            row, feature = bad
+            value = "NaN" if xp.isnan(block[row, feature]) else "infinity"
             raise InputError(
                 f"{what} row {start + row} has {value} at feature {feature}. Remove the row or extract it again."
             )
@@ -74,11 +76,21 @@ def check_directions(rows: Floats, what: str) -> None:
 
 def first_empty(rows: Floats) -> int | None:
     """Return the number of the first row of zeros, if there is one."""
+    xp = array_namespace(rows)
     for start, block in row_blocks(rows):
-        empty = np.flatnonzero(~block.any(axis=1))
-        if len(empty):
-            return start + int(empty[0])
+        empty = _first(xp.all(block == 0, axis=1)[:, None])
+        if empty is not None:
+            return start + empty[0]
     return None
+
+
+def _first(marks: npt.NDArray[np.bool_]) -> tuple[int, int] | None:
+    """Return row and column of the first mark, if there is one."""
+    xp = array_namespace(marks)
+    if not xp.any(marks):
+        return None
+    place = int(xp.argmax(xp.astype(xp.reshape(marks, (-1,)), xp.uint8)))
+    return divmod(place, int(marks.shape[1]))
 
 
 def check_power(rows: Floats, power: float, what: str) -> None:
@@ -86,9 +98,9 @@ def check_power(rows: Floats, power: float, what: str) -> None:
     if power == 1:
         return
     for start, block in row_blocks(rows.reshape(-1, rows.shape[-1])):
-        bad = np.argwhere(block <= 0 if power == 0 else block < 0)
-        if len(bad):
-            row, feature = bad[0]
+        bad = _first(block <= 0 if power == 0 else block < 0)
+        if bad is not None:
+            row, feature = bad
             got = f"{what} row {start + row} has {block[row, feature]:.6g} at feature {feature}"
             if block[row, feature] < 0:
                 raise InputError(

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p3dc import auto, method
+from p3dc.arrays import as_numpy, beside, is_tensor
 from p3dc.calibration import Calibration, calibrate_alone, calibrate_as_told, stranger_threshold
 from p3dc.checks import (
     Weight,
@@ -101,6 +103,10 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
+    Tensors of torch are taken as arrays are, and everything is computed on their device: ``calibrated_``, cosines and
+    probabilities are tensors then, and so are predicted labels that are numbers. Queries decide, so what was fitted to
+    arrays or loaded from a file takes tensors too.
+
     The calibrated sample is
 
     .. math:: x^c = normalize((1 - \alpha - \beta)\,\bar x + \alpha\,\bar s + \beta\,\bar t)
@@ -215,7 +221,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             known = self.classes_[self.labels_]
             if (known.dtype.kind in "OU") != (labels.dtype.kind in "OU"):
                 raise InputError(f"labels are of type {labels.dtype}, but those before of {known.dtype}. Use one type.")
-            support = np.concatenate([self.support_, support])
+            support = array_namespace(support).concat([beside(self.support_, support), support])
             labels = np.concatenate([known, labels])
         return self._learn(support, labels)
 
@@ -231,13 +237,16 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         array of shape (n_queries,)
         """
         cosines = self._cosines(X)
-        labels: Array = self.classes_[cosines.argmax(axis=1)]
+        if self.classes_.dtype.kind not in "iufb":
+            cosines = as_numpy(cosines)
+        best = cosines.argmax(axis=1)
         if self._fitted["reject"] is None:
-            return labels
-        if labels.dtype.kind == "u":
-            labels = labels.astype(np.int64)
-        unknown = UNKNOWN[as_labels(self.classes_).dtype.kind]
-        return np.asarray(np.where(cosines.max(axis=1) < self.unknown_below_, unknown, labels))
+            return _labels(self.classes_, best)
+        kind = as_labels(self.classes_).dtype.kind
+        labels = _labels(self.classes_.astype(np.int64) if kind == "u" else self.classes_, best)
+        strange = self._largest(cosines) < self.unknown_below_
+        found: Array = array_namespace(cosines).where(strange, UNKNOWN[kind], labels)
+        return found
 
     def score_samples(self, X: npt.ArrayLike) -> Array:
         """Tell how well each query fits any of the classes: its largest cosine.
@@ -250,8 +259,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_queries,)
         """
-        largest: Array = self._cosines(X).max(axis=1)
-        return largest
+        return self._largest(self._cosines(X))
 
     def decision_function(self, X: npt.ArrayLike) -> Array:
         """Cosine of each query to the prototype of each class.
@@ -324,7 +332,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         priors = as_priors(self._fitted["priors"])
         if priors is None or self._calibration.transformed is None:
             raise InputError("there are no priors that pull the samples. Fit with priors to explain them.")
-        similarities, chosen, weights = self._calibration.pulls()
+        similarities, chosen, weights = map(as_numpy, self._calibration.pulls())
         support, level, prior = np.nonzero(chosen)
         order = np.lexsort((-weights[support, level, prior], level, support))
         support, level, prior = support[order], level[order], prior[order]
@@ -345,7 +353,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         classes = as_labels(self.classes_)
         priors = as_priors(self._fitted["priors"])
         known, facts_of_priors = pack_priors(priors)
-        arrays: dict[str, Array] = {"support": self.support_, "labels": self.labels_, **known}
+        arrays: dict[str, Array] = {"support": as_numpy(self.support_), "labels": self.labels_, **known}
         facts = {
             "parameters": {name: _plain(value) for name, value in self._fitted.items() if name != "priors"},
             "classes": classes.tolist(),
@@ -392,14 +400,22 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         labels = np.array(facts["classes"], dtype=facts["class_type"])[arrays["labels"]]
         return cls(priors, **facts["parameters"]).partial_fit(arrays["support"], labels)
 
+    def _largest(self, cosines: Array) -> Array:
+        largest: Array = array_namespace(cosines).max(cosines, axis=1)
+        return largest
+
     def _check_support(self, X: npt.ArrayLike, y: npt.ArrayLike, *, first: bool) -> tuple[Array, Array]:
         check_settings(n_nearest=self.n_nearest, power=self.power, scale=self.scale, attention=self.attention)
         check_point(self.alpha, self.beta, extrapolate=self.extrapolate, scale=self.scale)
         check_share("reject", self.reject)
-        support, labels = validate_data(
-            self, X, y, reset=first, dtype=[np.float64, np.float32], ensure_all_finite=False
-        )
-        as_labels(labels)
+        if is_tensor(X):
+            support = self._check_tensor(X, reset=first)
+            labels = as_labels(as_numpy(y), len(support))
+        else:
+            support, labels = validate_data(
+                self, X, as_numpy(y), reset=first, dtype=[np.float64, np.float32], ensure_all_finite=False
+            )
+            as_labels(labels)
         check_classification_targets(labels)
         self._check_rows(support, "support")
         priors = as_priors(self.priors)
@@ -408,6 +424,23 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             if not is_auto(self.scale):
                 check_power(support, self.power, "support")
         return support, labels
+
+    def _check_tensor(self, X: Any, *, reset: bool) -> Array:
+        """Take a tensor as scikit-learn's check takes an array."""
+        xp = array_namespace(X)
+        if X.ndim != 2 or 0 in X.shape:
+            raise InputError(
+                f"X has shape {tuple(X.shape)}. It must have two axes: one row a sample, and at least one."
+            )
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        elif X.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {X.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features "
+                "as input. Extract both with the same backbone."
+            )
+        rows: Array = X.detach() if X.dtype in (xp.float32, xp.float64) else X.detach().to(xp.float64)
+        return rows
 
     def _check_rows(self, X: Array, what: str) -> None:
         check_finite(X, what)
@@ -457,18 +490,36 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
 
     def _cosines(self, X: npt.ArrayLike) -> Array:
         check_is_fitted(self)
-        try:
-            queries = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=False)
-        except ValueError as error:
-            if "is expecting" not in str(error):
-                raise
-            raise InputError(f"{error} Extract both with the same backbone.") from None
+        if is_tensor(X):
+            queries = self._check_tensor(X, reset=False)
+        else:
+            try:
+                queries = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=False)
+            except ValueError as error:
+                if "is expecting" not in str(error):
+                    raise
+                raise InputError(f"{error} Extract both with the same backbone.") from None
         self._check_rows(queries, "queries")
         if len(self.classes_) < 2:
             raise InputError(
                 f"there is one class, {self.classes_.tolist()[0]!r}. Add samples of at least one other class."
             )
-        return self._calibration.cosines(queries, self.attention)
+        known = self._calibration
+        if is_tensor(queries) or is_tensor(known.samples):
+            queries = beside(queries, queries, _wider(queries, known.samples))
+            known = known.beside(queries)
+        return known.cosines(queries, self.attention)
+
+
+def _wider(one: Array, two: Array) -> Any:
+    """Return the type of the first array, or float64 where the second has that."""
+    return array_namespace(one).float64 if str(two.dtype).endswith("float64") else one.dtype
+
+
+def _labels(classes: Array, best: Array) -> Array:
+    """Take the labels of some classes, beside their numbers."""
+    found: Array = beside(classes, best)[best]
+    return found
 
 
 def _plain(value: Any) -> Any:

@@ -1,30 +1,44 @@
 """Accuracy and confidence over many tasks, with intervals, and paired comparison."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from itertools import zip_longest
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from p3dc.checks import check_count
 from p3dc.confidence import Reliability, area_under_roc
+from p3dc.device import Device, Memory, open_device
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.judging import Judge, Verdict, judge
-from p3dc.method import masked_softmax
-from p3dc.tasks import Rows, Tasks, TaskSampler
+from p3dc.tasks import BLOCK, Rows, Tasks, TaskSampler
 
 Progress = Callable[[int, int], None]
 """Called with the number of tasks done and the number of all."""
 
 Part = TypeVar("Part")
-Measure = Callable[[range], Part]
-"""From the numbers of some tasks to what they come to."""
+Drawn = tuple[Tasks, Rows | None]
+"""Tasks, and rows of other classes for each of them."""
 
 BATCH = 100
 """How many tasks are measured together, so that memory does not grow with their number."""
+
+
+@dataclass(frozen=True)
+class Measure(Generic[Part]):
+    """From the numbers of some tasks to what they come to, in two steps: drawing and measuring."""
+
+    draw: Callable[[range], Drawn]
+    measure: Callable[[Drawn], Part]
+
+    def __call__(self, numbers: range) -> Part:
+        """Take both steps."""
+        return self.measure(self.draw(numbers))
 
 
 class Spread(Protocol):
@@ -36,9 +50,9 @@ class Spread(Protocol):
         """Prepare once for each process, and give what the tasks come to, a batch at a time and in order."""
 
 
-def batches_of(numbers: range) -> Iterator[range]:
+def batches_of(numbers: range, size: int = BATCH) -> Iterator[range]:
     """Cut the numbers of tasks into batches."""
-    return (numbers[start : start + BATCH] for start in range(0, len(numbers), BATCH))
+    return (numbers[start : start + size] for start in range(0, len(numbers), size))
 
 
 def in_turn(prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Progress | None = None) -> Iterator[Part]:
@@ -48,6 +62,26 @@ def in_turn(prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Progre
         yield measure(numbers)
         if progress:
             progress(numbers.stop, n_tasks)
+
+
+def drawn_ahead(prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Progress | None = None) -> Iterator[Part]:
+    """Draw tasks in a thread while those before them are measured, in batches that are large enough for a device."""
+    work = prepare()
+    batches = list(batches_of(range(n_tasks), BLOCK))
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(work.draw, batches[0])
+        for numbers, following in zip_longest(batches, batches[1:]):
+            drawn = coming.result()
+            if following is not None:
+                coming = thread.submit(work.draw, following)
+            yield work.measure(drawn)
+            if progress:
+                progress(numbers.stop, n_tasks)
+
+
+def spread_for(device: Device | None) -> Spread:
+    """Say how tasks are measured on a device, or without one."""
+    return in_turn if device is None else drawn_ahead
 
 
 def part_of(progress: Progress | None, step: int, n_steps: int) -> Progress | None:
@@ -179,8 +213,10 @@ def evaluate(
     n_tasks: int = 2000,
     seed: int = 0,
     n_unknown: int = 0,
+    device: str | None = None,
+    memory: Memory | None = None,
     progress: Progress | None = None,
-    spread: Spread = in_turn,
+    spread: Spread | None = None,
 ) -> TaskScores:
     """Measure a classifier on many few-shot tasks.
 
@@ -195,6 +231,12 @@ def evaluate(
         As in :func:`sample_tasks`.
     n_unknown : int, default=0
         Queries of classes outside each task, to tell how well they are known as such.
+    device : str, optional
+        Where a :class:`P3DCClassifier` is measured: "cuda", "cuda:1" or "cpu" by torch, None by NumPy. The predictions
+        are the same.
+    memory : float or str, optional
+        What may be used of the device's memory: bytes, a share of what is free, or text such as "2GB". Half of what is
+        free, where nothing is said.
     progress : callable, optional
         Called now and then with the number of tasks done and of all tasks.
     spread : callable, optional
@@ -223,6 +265,8 @@ def evaluate(
         n_tasks=n_tasks,
         seed=seed,
         n_unknown=n_unknown,
+        device=device,
+        memory=memory,
         progress=progress,
         spread=spread,
     )
@@ -239,8 +283,10 @@ def compare(
     n_tasks: int = 2000,
     seed: int = 0,
     n_unknown: int = 0,
+    device: str | None = None,
+    memory: Memory | None = None,
     progress: Progress | None = None,
-    spread: Spread = in_turn,
+    spread: Spread | None = None,
 ) -> Comparison:
     """Measure several classifiers on the same tasks.
 
@@ -248,7 +294,7 @@ def compare(
     ----------
     classifiers : mapping from name to classifier, or sequence of classifiers
         A sequence is named by the classes of its members.
-    features, n_way, n_shot, n_query, n_tasks, seed, n_unknown, progress, spread
+    features, n_way, n_shot, n_query, n_tasks, seed, n_unknown, device, memory, progress, spread
         As in :func:`evaluate`.
 
     Returns
@@ -273,17 +319,18 @@ def compare(
     if not named:
         raise InputError("there are no classifiers to compare. Give at least one.")
     check_count("n_tasks", n_tasks, 1)
+    place = open_device(device, memory)
     sampler = TaskSampler(
         features.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=features.class_names
     )
-    prepare = partial(_recorder, sampler, named, features, n_unknown)
-    return _joined(spread(prepare, n_tasks, progress))
+    prepare = partial(_recorder, sampler, named, features, n_unknown, place)
+    return _joined((spread or spread_for(place))(prepare, n_tasks, progress))
 
 
 class Sampler(Protocol):
     """Where tasks come from."""
 
-    def batches(self, n_tasks: int) -> Iterator[Tasks]:
+    def batches(self, n_tasks: int, size: int = ...) -> Iterator[Tasks]:
         """Draw the first tasks, some at a time."""
 
 
@@ -296,12 +343,12 @@ def compare_on(
     progress: Progress | None = None,
 ) -> Comparison:
     """Measure several classifiers on the first tasks of a sampler."""
-    judges = _judges(classifiers, features)
+    judges = _judges(classifiers, features, None)
 
     def records() -> Iterator[dict[str, _Record]]:
         done = 0
         for tasks in sampler.batches(n_tasks):
-            yield _records(judges, tasks)
+            yield _records(judges, (tasks, None))
             done += len(tasks)
             if progress:
                 progress(done, n_tasks)
@@ -309,31 +356,31 @@ def compare_on(
     return _joined(records())
 
 
-def _judges(classifiers: Mapping[str, Any], features: FeatureSet) -> dict[str, Judge]:
-    return {name: judge(classifier, features) for name, classifier in classifiers.items()}
+def _judges(classifiers: Mapping[str, Any], features: FeatureSet, device: Device | None) -> dict[str, Judge]:
+    return {name: judge(classifier, features, device) for name, classifier in classifiers.items()}
 
 
 def _recorder(
-    sampler: TaskSampler, classifiers: Mapping[str, Any], features: FeatureSet, n_unknown: int
+    sampler: TaskSampler, classifiers: Mapping[str, Any], features: FeatureSet, n_unknown: int, device: Device | None
 ) -> Measure[dict[str, "_Record"]]:
     """Prepare classifiers for the tasks of one set of features."""
-    judges = _judges(classifiers, features)
 
-    def record(numbers: range) -> dict[str, _Record]:
+    def draw(numbers: range) -> Drawn:
         tasks = sampler.draw(len(numbers), numbers.start)
-        return _records(judges, tasks, sampler.strangers(tasks, n_unknown, numbers.start) if n_unknown else None)
+        return tasks, sampler.strangers(tasks, n_unknown, numbers.start) if n_unknown else None
 
-    return record
+    return Measure(draw, partial(_records, _judges(classifiers, features, device)))
 
 
-def _records(judges: Mapping[str, Judge], tasks: Tasks, outside: Rows | None = None) -> dict[str, "_Record"]:
+def _records(judges: Mapping[str, Judge], drawn: Drawn) -> dict[str, "_Record"]:
+    tasks, outside = drawn
     records = {name: _Record() for name in judges}
     for name, verdict_on in judges.items():
         records[name].add(verdict_on(tasks, outside), tasks)
     return records
 
 
-def _joined(parts: Iterable[Mapping[str, "_Record"]]) -> Comparison:
+def _joined(parts: Iterable[dict[str, "_Record"]]) -> Comparison:
     records: dict[str, _Record] = {}
     for part in parts:
         for name, record in part.items():
@@ -352,15 +399,11 @@ class _Record:
     def add(self, verdict: Verdict, tasks: Tasks) -> None:
         _, n_way, n_query = tasks.queries.shape
         self.accuracy.append(verdict.right / (n_way * n_query))
-        if verdict.scores is None:
-            return
-        if verdict.strange is not None:
-            self.auroc.append(area_under_roc(verdict.scores.max(axis=-1), verdict.strange.max(axis=-1)))
-        if verdict.temperature is not None:
-            right = verdict.scores.argmax(axis=-1) == np.repeat(np.arange(n_way), n_query)
-            confidence = masked_softmax(verdict.scores / verdict.temperature, None).max(axis=-1)
+        if verdict.largest is not None and verdict.strange is not None:
+            self.auroc.append(area_under_roc(verdict.largest, verdict.strange))
+        if verdict.confidence is not None and verdict.hits is not None:
             self.reliability = self.reliability or Reliability()
-            self.reliability.add(confidence.ravel(), right.ravel())
+            self.reliability.add(verdict.confidence.ravel(), verdict.hits.ravel())
 
     def join(self, after: "_Record") -> None:
         """Add the tasks that come after these."""

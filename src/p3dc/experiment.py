@@ -7,8 +7,9 @@ from typing import Any
 from p3dc.baselines import CL2N, L2N, NN, SimpleShot
 from p3dc.checks import check_settings
 from p3dc.classifier import P3DCClassifier
+from p3dc.device import Memory
 from p3dc.errors import InputError
-from p3dc.evaluation import Comparison, Progress, Spread, compare, in_turn, part_of
+from p3dc.evaluation import Comparison, Progress, Spread, compare, part_of
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.priors import Priors
@@ -105,13 +106,15 @@ def run(
     priors: Priors,
     novel: FeatureSet,
     validation: FeatureSet | None = None,
+    device: str | None = None,
+    memory: Memory | None = None,
     progress: Progress | None = None,
-    spread: Spread = in_turn,
+    spread: Spread | None = None,
 ) -> Experiment:
     """Choose α and β on the validation classes, if there are any and no point is given, and compare on novel ones.
 
     Without either, the weights are the defaults of :class:`P3DCClassifier`. That the sets have no class in common is
-    for :func:`check_disjoint` to say.
+    for :func:`check_disjoint` to say. ``device`` and ``memory`` are those of :func:`p3dc.evaluate`.
     """
     drawing: dict[str, Any] = {
         "n_way": protocol.n_way,
@@ -119,6 +122,8 @@ def run(
         "n_query": protocol.n_query,
         "n_tasks": protocol.n_tasks,
         "seed": protocol.seed,
+        "device": device,
+        "memory": memory,
         "spread": spread,
     }
     attentions = list(dict.fromkeys(protocol.attentions)) if "p3dc" in protocol.methods else []

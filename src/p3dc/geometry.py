@@ -5,13 +5,14 @@ Only directions count, so features of any length and of any sign will do. ``docs
 Shape letters: B base classes, D features, R axes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from p3dc.arrays import beside, is_tensor
 from p3dc.checks import read_only
 from p3dc.method import l2_normalize
 
@@ -83,7 +84,15 @@ class Geometry:
     @cached_property
     def mean(self) -> Array:
         """The mean of the prototypes."""
-        return np.asarray(self.prototypes.mean(axis=0))
+        mean: Array = self.prototypes.mean(axis=0)
+        return mean
+
+    def beside(self, other: Any) -> "Geometry":
+        """Bring all arrays to where another is, NumPy or a device of torch."""
+        if not is_tensor(self.axes) and not is_tensor(other):
+            return self
+        arrays = ("axes", "gains", "lengths", "prototypes")
+        return replace(self, **{name: beside(getattr(self, name), other) for name in arrays})
 
     def whiten(self, directions: Array) -> Array:
         """Shrink directions where classes scatter, (..., D) -> (..., D)."""

@@ -4,21 +4,28 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 from sklearn.base import clone
 
+from p3dc.arrays import as_numpy
 from p3dc.baselines.contract import TaskMethod
 from p3dc.checks import Floats, check_point, is_auto
 from p3dc.classifier import P3DCClassifier
+from p3dc.device import Device
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
+from p3dc.method import masked_softmax
 from p3dc.prepared import PreparedScorer
 from p3dc.priors import as_priors, without_geometry
 from p3dc.tasks import Rows, Tasks
+
+if TYPE_CHECKING:
+    from p3dc.torch_engine import DeviceScorer
 
 Counts = npt.NDArray[np.int64]
 
@@ -27,22 +34,35 @@ CHUNK_BYTES = 2**26  # the features of tasks that are learned together
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a classifier makes of some tasks: queries right, (T,), and where it has them scores and a temperature."""
+    """What a classifier makes of some tasks.
+
+    Attributes
+    ----------
+    right : array of shape (T,)
+        How many queries it gets right.
+    largest : array of shape (T, Q), or None
+        The largest score of each query, where there are scores.
+    confidence, hits : arrays of shape (T, Q), or None
+        The probability of each prediction and whether it is right, where there are probabilities.
+    strange : array of shape (T, U), or None
+        The largest score of each query of another class.
+    """
 
     right: Counts
-    scores: Floats | None = None
+    largest: Floats | None = None
+    confidence: Floats | None = None
+    hits: npt.NDArray[np.bool_] | None = None
     strange: Floats | None = None
-    temperature: float | None = None
 
 
 Judge = Callable[[Tasks, Rows | None], Verdict]
 """From tasks, and rows of other classes, to a verdict."""
 
 
-def judge(classifier: Any, features: FeatureSet) -> Judge:
+def judge(classifier: Any, features: FeatureSet, device: Device | None = None) -> Judge:
     """Return what judges a classifier on tasks, the fastest way."""
     if type(classifier) is P3DCClassifier:
-        return partial(_judge_at_once, classifier, _task_scorer(classifier, features))
+        return partial(_judge_at_once, classifier, placed(_task_scorer(classifier, features), device))
     rows = features.features
     if rows.dtype == np.float16:
         rows = rows.astype(np.float32)
@@ -50,6 +70,15 @@ def judge(classifier: Any, features: FeatureSet) -> Judge:
         return partial(_judge_together, classifier, rows)
     alone = clone(classifier, safe=False)
     return lambda tasks, outside: Verdict(_count_one_by_one(alone, rows, tasks))
+
+
+def placed(scorer: TaskScorer, device: Device | None) -> "TaskScorer | DeviceScorer":
+    """Let a device do the work of a scorer; where there is none, leave it to NumPy."""
+    if device is None:
+        return scorer
+    from p3dc.torch_engine import on_device
+
+    return on_device(scorer, device)
 
 
 def _task_scorer(classifier: P3DCClassifier, features: FeatureSet) -> TaskScorer:
@@ -75,14 +104,25 @@ def _task_scorer(classifier: P3DCClassifier, features: FeatureSet) -> TaskScorer
     )
 
 
-def _judge_at_once(classifier: P3DCClassifier, scorer: TaskScorer, tasks: Tasks, outside: Rows | None) -> Verdict:
-    parts: list[Floats] = []
-    right = scorer.correct(tasks, watch=lambda _, scores: parts.append(scores[..., 0].mT))
+def _judge_at_once(
+    classifier: P3DCClassifier, scorer: "TaskScorer | DeviceScorer", tasks: Tasks, outside: Rows | None
+) -> Verdict:
+    temperature = classifier.temperature_for(tasks.support.shape[2])
+    parts: list[tuple[Floats, ...]] = []
+    right = scorer.correct(tasks, watch=lambda _, scores: parts.append(_read(scores[..., 0].mT, temperature)))
+    largest, confidence, predicted = (np.concatenate(each) for each in zip(*parts, strict=True))
     strange = None
     if outside is not None:
-        strange = scorer.scores(Tasks(tasks.classes, tasks.support, outside[:, None]))[:, 0]
-    temperature = classifier.temperature_for(tasks.support.shape[2])
-    return Verdict(right[:, 0], np.concatenate(parts), strange, temperature)
+        strange = scorer.scores(Tasks(tasks.classes, tasks.support, outside[:, None]))[:, 0].max(axis=-1)
+    own = np.repeat(np.arange(tasks.queries.shape[1]), tasks.queries.shape[2])
+    return Verdict(right[:, 0], largest, confidence, predicted == own, strange)
+
+
+def _read(scores: Any, temperature: float) -> tuple[Floats, ...]:
+    """Find the largest score, its probability and its class, (T, Q, N) -> (T, Q) each, where the scores are."""
+    xp = array_namespace(scores)
+    confidence = xp.max(masked_softmax(scores / temperature, None), axis=-1)
+    return tuple(map(as_numpy, (xp.max(scores, axis=-1), confidence, xp.argmax(scores, axis=-1))))
 
 
 def _judge_together(classifier: TaskMethod, rows: Floats, tasks: Tasks, outside: Rows | None) -> Verdict:
@@ -101,7 +141,7 @@ def _judge_together(classifier: TaskMethod, rows: Floats, tasks: Tasks, outside:
     scores = np.concatenate(parts)
     known, strange = scores[:, : len(own)], scores[:, len(own) :]
     right = (known.argmax(axis=-1) == own).sum(axis=-1)
-    return Verdict(right, known, None if outside is None else strange)
+    return Verdict(right, known.max(axis=-1), strange=None if outside is None else strange.max(axis=-1))
 
 
 def _count_one_by_one(classifier: Any, rows: Floats, tasks: Tasks) -> Counts:

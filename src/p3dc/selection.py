@@ -11,10 +11,12 @@ import numpy.typing as npt
 
 from p3dc.checks import Weight, check_count, check_settings, is_auto
 from p3dc.classifier import P3DCClassifier
+from p3dc.device import Device, Memory, open_device
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
-from p3dc.evaluation import Difference, Measure, Progress, Spread, compare, in_turn, part_of, percent
+from p3dc.evaluation import Difference, Drawn, Measure, Progress, Spread, compare, part_of, percent, spread_for
 from p3dc.features import FeatureSet
+from p3dc.judging import placed
 from p3dc.method import Attention
 from p3dc.prepared import PreparedScorer
 from p3dc.priors import Priors, as_priors, without_geometry
@@ -162,8 +164,10 @@ def search(
     power: float = 0.5,
     scale: Weight | Sequence[float] = 1.0,
     attention: Attention = "raw",
+    device: str | None = None,
+    memory: Memory | None = None,
     progress: Progress | None = None,
-    spread: Spread = in_turn,
+    spread: Spread | None = None,
 ) -> SearchResult:
     """Measure a whole grid of (α, β), and of scales and M, on tasks of validation classes.
 
@@ -183,6 +187,8 @@ def search(
     n_nearest, power, scale, attention
         As in :class:`P3DCClassifier`. Of ``n_nearest`` and ``scale`` several may be given; all combinations are tried.
         With ``scale="auto"`` the grid is that of prepared features.
+    device, memory
+        As in :func:`evaluate`.
     progress : callable, optional
         Called now and then with the number of tasks done and of all tasks.
     spread : callable, optional
@@ -208,7 +214,7 @@ def search(
     known = as_priors(priors)
     if known is None:
         raise InputError("there are no priors, so there is nothing to search. Give the priors of base classes.")
-    points = grid(step, margin)
+    place, points = open_device(device, memory), grid(step, margin)
     scales, numbers = _as_list(scale), _as_list(n_nearest)
     for some_scale, number in product(scales, numbers):
         check_settings(n_nearest=number, power=power, scale=some_scale, attention=attention)
@@ -220,7 +226,8 @@ def search(
     variants = list(product(scales, numbers))
     for done, (some_scale, number) in enumerate(variants):
         scorer = partial(_grid_scorer, known, validation, points, some_scale, number, power, attention)
-        parts = spread(partial(_counter, scorer, sampler), n_tasks, part_of(progress, done, len(variants)))
+        prepare = partial(_counter, scorer, sampler, place)
+        parts = (spread or spread_for(place))(prepare, n_tasks, part_of(progress, done, len(variants)))
         columns.append(_mean_and_interval(parts, n_tasks))
     mean, interval = (np.concatenate(column) / (n_way * n_query) for column in zip(*columns, strict=True))
     each = np.tile(points, (len(variants), 1))
@@ -264,15 +271,17 @@ def _grid_scorer(
     return PreparedScorer(validation.features, priors.geometry, *points.T, n_nearest=n_nearest, attention=attention)
 
 
-def _counter(make_scorer: Callable[[], TaskScorer], sampler: TaskSampler) -> Measure[npt.NDArray[np.int64]]:
+def _counter(
+    make_scorer: Callable[[], TaskScorer], sampler: TaskSampler, device: Device | None
+) -> Measure[npt.NDArray[np.int64]]:
     """Prepare to count the queries right at each point: their sum over tasks and the sum of their squares, (2, G)."""
-    scorer = make_scorer()
+    scorer = placed(make_scorer(), device)
 
-    def count(numbers: range) -> npt.NDArray[np.int64]:
-        right = scorer.correct(sampler.draw(len(numbers), numbers.start))
+    def count(drawn: Drawn) -> npt.NDArray[np.int64]:
+        right = scorer.correct(drawn[0])
         return np.stack([right.sum(axis=0), (right**2).sum(axis=0)])
 
-    return count
+    return Measure(lambda numbers: (sampler.draw(len(numbers), numbers.start), None), count)
 
 
 def _mean_and_interval(
@@ -296,8 +305,7 @@ def gain_outside(result: SearchResult, priors: Priors, validation: FeatureSet, *
     priors, validation
         What was searched.
     **drawing
-        ``n_way``, ``n_shot``, ``n_query``, ``n_tasks``, ``seed`` and ``progress`` as in :func:`search`; the next seed
-        is used.
+        How tasks are drawn, and where they are measured, as in :func:`search`; the next seed is used.
 
     Returns
     -------

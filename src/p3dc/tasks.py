@@ -14,6 +14,8 @@ from p3dc.errors import InputError
 
 Rows = npt.NDArray[np.int64]
 
+BLOCK = 1000  # tasks that are drawn together: what they take stays in the cache
+
 
 @dataclass(frozen=True)
 class Tasks:
@@ -124,14 +126,19 @@ class TaskSampler:
     def draw(self, n_tasks: int, start: int = 0) -> Tasks:
         """Draw the tasks from number ``start`` on."""
         check_count("n_tasks", n_tasks, 1)
+        blocks = [self._draw(min(BLOCK, n_tasks - done), start + done) for done in range(0, n_tasks, BLOCK)]
+        classes, rows = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        return Tasks(classes, rows[..., : self.n_shot], rows[..., self.n_shot :])
+
+    def _draw(self, n_tasks: int, start: int) -> tuple[Rows, Rows]:
+        """Draw the classes and the rows of a few tasks."""
         draws_per_task = self.n_way * (1 + self.n_rows)
         generator = np.random.PCG64(self.seed)
         generator.advance(start * draws_per_task)
         uniform = np.random.Generator(generator).random((n_tasks, draws_per_task))
         classes = _distinct(uniform[:, : self.n_way], np.full(n_tasks, len(self.counts)))
         members = _distinct(uniform[:, self.n_way :].reshape(n_tasks, self.n_way, -1), self.counts[classes])
-        rows = self.by_class[self.first[classes][..., None] + members]
-        return Tasks(classes, rows[..., : self.n_shot], rows[..., self.n_shot :])
+        return classes, self.by_class[self.first[classes][..., None] + members]
 
     def strangers(self, tasks: Tasks, n_unknown: int, start: int = 0) -> Rows:
         """Draw rows of classes outside each task, (T, n_unknown); ``start`` is the number of the first task."""
@@ -160,11 +167,17 @@ def _distinct(uniform: npt.NDArray[np.float64], bounds: Rows) -> Rows:
     The j-th number picks a place among the integers still free; stepping over the smaller ones already taken, in
     ascending order, turns the place into the integer.
     """
-    chosen = np.empty(uniform.shape, dtype=np.int64)
-    for j in range(uniform.shape[-1]):
-        value = (uniform[..., j] * (bounds - j)).astype(np.int64)
-        taken = np.sort(chosen[..., :j], axis=-1)
-        for i in range(j):
-            value += value >= taken[..., i]
-        chosen[..., j] = value
-    return chosen
+    columns = np.moveaxis(uniform, -1, 0)
+    chosen, taken = (np.empty(columns.shape, dtype=np.int32) for _ in range(2))
+    spare = np.empty_like(chosen[0])
+    for j, column in enumerate(columns):
+        value = (column * (bounds - j)).astype(np.int32)
+        for other in taken[:j]:
+            value += np.greater_equal(value, other, out=spare, casting="unsafe")
+        chosen[j] = value
+        for other in taken[:j]:  # it moves up to its place among those taken
+            np.minimum(other, value, out=spare)
+            np.maximum(other, value, out=value)
+            other[:] = spare
+        taken[j] = value
+    return np.moveaxis(chosen, 0, -1).astype(np.int64)

@@ -10,8 +10,9 @@ from p3dc import report
 from p3dc.checks import check_point
 from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, check_outputs, engine_of, screen
 from p3dc.demo import load_sample
+from p3dc.device import open_device
 from p3dc.errors import InputError
-from p3dc.evaluation import Spread, in_turn
+from p3dc.evaluation import Spread
 from p3dc.experiment import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
 from p3dc.features import FeatureSet, stream_features
 from p3dc.figures import GridDisplay, save_figure
@@ -32,6 +33,10 @@ TaskCount = Annotated[int, typer.Option("--tasks", help="How many tasks to draw.
 Seed = Annotated[int, typer.Option(help="Begins the random sequence of tasks.")]
 Nearest = Annotated[int, typer.Option(help="Base classes that may pull each sample, the paper's M.")]
 Power = Annotated[float, typer.Option(help="Exponent of Tukey's transform, the paper's λ; 0 is the logarithm.")]
+DeviceName = Annotated[str | None, typer.Option("--device", help="cuda, cuda:1, or cpu by torch; else NumPy.")]
+MemoryShare = Annotated[
+    str | None, typer.Option("--memory", help="What may be used of the device: 2GB, or 0.3 of what is free.")
+]
 Scale = Annotated[float, typer.Option(help="Multiplies the similarities to the priors; 1 is the paper.")]
 
 
@@ -92,6 +97,8 @@ def evaluate(
     ] = 0,
     engine: Engine = "local",
     address: Address = None,
+    device: DeviceName = None,
+    memory: MemoryShare = None,
     json: JsonFile = None,
 ) -> None:
     """Compare methods on tasks of novel classes.
@@ -100,6 +107,7 @@ def evaluate(
     a row that needs neither: it chooses from the base classes and from the support of each task.
     """
     check_outputs(json=json)
+    open_device(device, memory)  # before any of the work is done
     if (alpha is None) != (beta is None):
         raise InputError("only one of --alpha and --beta is given. Give both, or neither.")
     point = None if alpha is None or beta is None else (alpha, beta)
@@ -130,9 +138,10 @@ def evaluate(
     experiments = []
     with engine_of(engine, address) as on_ray:
         sets: dict[str, Any] = {"priors": priors, "novel": tested, **others}
+        where: dict[str, Any] = {"device": device, "memory": memory, "spread": _spread(on_ray)}
         for n_shot in shots:
             with bar(report.shots(n_shot)) as progress:
-                experiments.append(run(protocol, n_shot, **sets, progress=progress, spread=_spread(on_ray)))
+                experiments.append(run(protocol, n_shot, **sets, **where, progress=progress))
     console = screen()
     setting = f"{way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n", soft_wrap=True)
@@ -162,11 +171,14 @@ def search_command(
         bool, typer.Option("--auto", help="Search on features prepared as auto does, at its scale.")
     ] = False,
     attention: Annotated[str, typer.Option(help=", ".join(ATTENTIONS) + ".")] = "raw",
+    device: DeviceName = None,
+    memory: MemoryShare = None,
     figure: Annotated[Path | None, typer.Option(help="Save the heat map to this file.")] = None,
     json: JsonFile = None,
 ) -> None:
     """Measure a grid of α and β, of scales and of M, on classes that are not the ones to test."""
     check_outputs(json=json, figure=figure)
+    open_device(device, memory)  # before any of the work is done
     known = _load_base(base)
     if validation is not None:
         features = FeatureSet.load(validation)
@@ -177,6 +189,7 @@ def search_command(
     check_disjoint(base=known, validation=features)
     priors = _priors_of(known)
     drawing: dict[str, Any] = {"n_way": way, "n_shot": shot, "n_query": query, "n_tasks": tasks, "seed": seed}
+    drawing |= {"device": device, "memory": memory}
     with bar("grid") as progress:
         result = search(
             priors,
@@ -272,10 +285,10 @@ def _average(path: Path, on_ray: bool) -> Priors:
         return average(path, progress)
 
 
-def _spread(on_ray: bool) -> Spread:
-    """Say where tasks are measured."""
+def _spread(on_ray: bool) -> Spread | None:
+    """Say where tasks are measured; None for this process."""
     if not on_ray:
-        return in_turn
+        return None
     from p3dc.cluster.evaluation import on_workers
 
     return on_workers
