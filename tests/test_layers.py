@@ -19,6 +19,7 @@ ORDER = [
     "auto",
     "calibration",
     "tasks",
+    "nearness",
     "engine",
     "prepared",
     "classifier",
