@@ -95,7 +95,19 @@ def main() -> None:
     base, novel, priors = (given.folder / name for name in ("base", "novel.npz", "priors.safetensors"))
     if not novel.exists():
         make(given.folder)
-    evaluate = ["-m", "p3dc", "evaluate", "--base", priors, "--novel", novel, "--tasks", given.tasks, "--method", "p3dc"]
+    evaluate = [
+        "-m",
+        "p3dc",
+        "evaluate",
+        "--base",
+        priors,
+        "--novel",
+        novel,
+        "--tasks",
+        given.tasks,
+        "--method",
+        "p3dc",
+    ]
     steps: dict[str, list[object]] = {
         "priors": ["-m", "p3dc", "priors", base, "--out", priors],
         "evaluate, 1 shot": evaluate,

@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from p3dc import method
 from p3dc.checks import check_directions, check_power, check_same_width, check_settings, row_blocks
 from p3dc.errors import InputError
-from p3dc.nearness import PriorTable, priors_in_use
+from p3dc.nearness import PriorTable, priors_in_use, products
 from p3dc.tasks import Rows, Tasks
 
 Floats = npt.NDArray[np.floating]
@@ -168,7 +168,7 @@ class TaskScorer:
             priors = table.priors[used].astype(support.dtype)
             for end, chosen in zip(ends, (near, shared), strict=True):
                 weights = method.prior_weights(similarities, chosen, self.scale)
-                end[part] = method.pull(transformed[part], priors, weights)
+                end[part] = transformed[part] + products(weights, priors.T)
         return ends
 
     def _predict_exactly(self, tasks: Tasks, own: int, task: Rows, query: Rows, point: Rows) -> Rows:
@@ -185,7 +185,9 @@ class TaskScorer:
             calibrated = method.l2_normalize(support)
             if self.table is not None:
                 ends = self._ends(self.table, rows, support)
-                calibrated = method.unify(calibrated, *ends, *(which[g][:, None, None] for which in (self.alpha, self.beta)))
+                calibrated = method.unify(
+                    calibrated, *ends, *(which[g][:, None, None] for which in (self.alpha, self.beta))
+                )
             by_class = calibrated.reshape(len(t), n_way, n_shot, width)
             predictions.append(method.classify(queries, by_class, attention=self.attention)[:, 0].argmax(axis=-1))
         return np.concatenate(predictions)

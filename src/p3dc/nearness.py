@@ -99,12 +99,16 @@ class PriorTable:
         self.features = features
         self.priors = np.asarray(priors, dtype=np.float64)
         self.n_nearest, self.power, self.dtype = min(n_nearest, len(priors)), power, dtype
+        self.place: Rows
+        self.found: Rows
+        self.kept: Floats
+        self.filled: int
         needed = 8 * self.n_nearest + dtype.itemsize * len(priors)
         self.keeps_all = len(features) * needed <= TABLE_BYTES
         self._make_room(min(len(features), TABLE_BYTES // (needed if self.keeps_all else 8 * self.n_nearest)))
 
     def nearest(self, rows: Rows) -> Rows:
-        """The nearest priors of any rows, as ascending numbers, (..., M)."""
+        """Return the nearest priors of any rows, as ascending numbers, (..., M)."""
         missing = np.unique(rows[self.place[rows] < 0])
         if self.filled + len(missing) > len(self.found):
             missing = np.unique(rows)

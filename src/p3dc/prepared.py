@@ -65,7 +65,7 @@ class PreparedScorer(TaskScorer):
             self.rows = whitened
 
     def _whiten(self, features: Floats) -> Floats:
-        directions: Floats = method.l2_normalize(features.astype(np.float64))
+        directions = method.l2_normalize(features.astype(np.float64))
         return directions if self.geometry is None else self.geometry.whiten(directions)
 
     def _take(self, rows: Rows) -> Floats:
@@ -82,7 +82,7 @@ class PreparedScorer(TaskScorer):
         averages = auto.class_averages(np.repeat(np.eye(n_way, dtype=bool), n_shot, axis=0))
         centre = auto.task_centre(averages @ support, self.geometry.mean)
         prepared, queries = auto.prepare(support, centre), auto.prepare(queries, centre)
-        sample_ends, task_ends = self._ends(prepared, centre)
+        sample_ends, task_ends = self._centred_ends(prepared, centre)
         if self.chooses:
             agreed = auto.agreement(prepared, task_ends, averages)
             beta = auto.pull_weight(agreed, prepared, task_ends, n_shot, self.geometry.tightness)
@@ -90,7 +90,7 @@ class PreparedScorer(TaskScorer):
         ends = method.l2_normalize(sample_ends), method.l2_normalize(task_ends)
         return np.stack([prepared, *ends], axis=2), self.mix, queries
 
-    def _ends(self, prepared: Floats, centre: Floats) -> tuple[Floats, Floats]:  # type: ignore[override]
+    def _centred_ends(self, prepared: Floats, centre: Floats) -> tuple[Floats, Floats]:
         """Find both endpoints of each sample, (T, S, D), without centring all priors for each task."""
         ends = np.empty_like(prepared), np.empty_like(prepared)
         nearest = nearest_in_blocks(
@@ -101,7 +101,7 @@ class PreparedScorer(TaskScorer):
             similarities, lengths = self._compare(some, centres, used)
             for end, chosen in zip(ends, (near, shared), strict=True):
                 weights = method.prior_weights(similarities, chosen, auto.SHARPNESS) / lengths
-                end[part] = some + weights @ priors - weights.sum(axis=-1, keepdims=True) * centres
+                end[part] = some + products(weights, priors.T) - weights.sum(axis=-1, keepdims=True) * centres
         return ends
 
     def _compare(self, prepared: Floats, centre: Floats, which: slice | Rows) -> tuple[Floats, Floats]:

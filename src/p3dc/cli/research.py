@@ -11,6 +11,7 @@ from p3dc.checks import check_point
 from p3dc.cli.shared import JsonFile, app, bar, changing_bar, check_outputs, screen
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
+from p3dc.evaluation import Progress, part_of
 from p3dc.experiment import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
 from p3dc.features import FeatureSet, stream_features
 from p3dc.figures import GridDisplay, save_figure
@@ -235,7 +236,9 @@ def priors_command(
     check_outputs(json=json, out=out)
     if out.suffix != ".safetensors":
         raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
-    priors = Priors.merge([_stream_priors(path) for path in features])
+    with bar("rows") as progress:
+        steps = (part_of(progress, step, len(features)) for step in range(len(features)))
+        priors = Priors.merge(_stream_priors(path, step) for path, step in zip(features, steps, strict=True))
     priors.save(out)
     rows = 0 if priors.counts is None else int(priors.counts.sum())
     screen().print(f"{priors} from {rows:,} rows, written to {out}", soft_wrap=True)
@@ -252,11 +255,11 @@ def _priors_of(base: FeatureSet | Priors) -> Priors:
     return base if isinstance(base, Priors) else Priors.from_features(base)
 
 
-def _stream_priors(path: Path) -> Priors:
+def _stream_priors(path: Path, progress: Progress | None) -> Priors:
     """Average features without holding them all."""
     if path.suffix == ".safetensors":
         return Priors.load(path)
-    return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path))
+    return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path, progress=progress))
 
 
 def _print_experiments(console: Console, experiments: list[Experiment]) -> None:
