@@ -128,7 +128,7 @@ class PriorTable:
         if self.keeps_all and dtype == self.dtype:
             return self.kept[self.place[rows]][..., used]
         similarities = products(self._transformed(rows), self.priors[used])
-        return (similarities - similarities.max(axis=-1, keepdims=True)).astype(dtype)
+        return np.asarray(similarities - similarities.max(axis=-1, keepdims=True), dtype=dtype)
 
     def _compare(self, rows: Rows, to: slice) -> Callable[[slice], Floats]:
         """Return a function from some priors to the similarities of rows; keep them where all are kept."""
