@@ -26,9 +26,7 @@ def tiny(monkeypatch):
 
 def many(n_examples):
     """All examples of a test may share a fixture that only sets constants."""
-    return settings(
-        max_examples=n_examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-    )
+    return settings(max_examples=n_examples, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @many(100)
@@ -42,7 +40,7 @@ def many(n_examples):
 def test_in_blocks_the_same_priors_are_chosen_as_at_once(tiny, seed, n_base, n_nearest, n_values, lead):
     """With few different values most are level, and the first of them count."""
     similarities = np.random.default_rng(seed).integers(n_values, size=(*lead, n_base)).astype(float)
-    found = nearest_in_blocks(lambda block: similarities[..., block], n_base, n_nearest)
+    found = nearest_in_blocks(lambda block: similarities[..., block], 10, n_base, n_nearest)
     expected = method.nearest_priors(similarities, n_nearest)
     assert found.shape == (*lead, min(n_base, n_nearest))
     mask = np.zeros_like(expected)
@@ -129,8 +127,10 @@ def test_a_table_that_is_full_starts_over(tiny):
 @pytest.mark.parametrize("kind", ["given", "auto"])
 def test_nothing_is_as_large_as_the_samples_of_a_task_by_all_priors(kind, monkeypatch):
     monkeypatch.setattr(nearness, "TABLE_BYTES", 2**20)
+    monkeypatch.setattr(nearness, "WORK_BYTES", 2**18)
     novel = make_features(1, 6, 40, n_features=16)
     priors = Priors.from_features(make_features(2, 30_000, 2, n_features=16))
+    n_support = 25
     tasks = sample_tasks(novel.labels, n_shot=5, n_query=5, n_tasks=40, seed=0)
     if kind == "given":
         scorer = TaskScorer(novel.features, priors.prototypes, [0.0], [0.9])
@@ -140,4 +140,4 @@ def test_nothing_is_as_large_as_the_samples_of_a_task_by_all_priors(kind, monkey
     scorer.correct(tasks)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 25 * 30_000 * 8
+    assert peak < n_support * len(priors) * 8

@@ -26,14 +26,15 @@ WORK_BYTES = 2**23  # what is at work at one time
 TABLE_BYTES = 2**28  # what is kept of all rows
 
 
-def nearest_in_blocks(similarities: Callable[[slice], Floats], n_base: int, n_nearest: int) -> Rows:
+def nearest_in_blocks(similarities: Callable[[slice], Floats], n_samples: int, n_base: int, n_nearest: int) -> Rows:
     """Choose the M most similar base classes of each sample as :func:`p3dc.method.nearest_priors` does.
 
     ``similarities`` gives those to some of the base classes, (..., b). Returns their numbers, ascending, (..., M).
     """
     best: Floats | None = None
-    for start in range(0, n_base, BLOCK):
-        block = similarities(slice(start, start + BLOCK))
+    size = max(1, min(BLOCK, WORK_BYTES // (8 * n_samples)))
+    for start in range(0, n_base, size):
+        block = similarities(slice(start, start + size))
         numbers = np.arange(start, start + block.shape[-1])
         if best is None:
             best, found = block[..., :0], np.empty((*block.shape[:-1], 0), dtype=np.int64)
@@ -118,7 +119,7 @@ class PriorTable:
         for start in range(0, len(missing), size):
             some = missing[start : start + size]
             to = slice(self.filled, self.filled + len(some))
-            self.found[to] = nearest_in_blocks(self._compare(some, to), n_base, self.n_nearest)
+            self.found[to] = nearest_in_blocks(self._compare(some, to), len(some), n_base, self.n_nearest)
             self.place[some] = np.arange(to.start, to.stop)
             self.filled = to.stop
         return self.found[self.place[rows]]

@@ -93,10 +93,11 @@ class PreparedScorer(TaskScorer):
     def _centred_ends(self, prepared: Floats, centre: Floats) -> tuple[Floats, Floats]:
         """Find both endpoints of each sample, (T, S, D), without centring all priors for each task."""
         ends = np.empty_like(prepared), np.empty_like(prepared)
+        n_samples, n_base = prepared.shape[0] * prepared.shape[1], len(self.priors)
         nearest = nearest_in_blocks(
-            lambda block: self._compare(prepared, centre, block)[0], len(self.priors), self.n_nearest
+            lambda block: self._compare(prepared, centre, block)[0], n_samples, n_base, self.n_nearest
         )
-        for part, used, near, shared in priors_in_use(nearest, len(self.priors)):
+        for part, used, near, shared in priors_in_use(nearest, n_base):
             some, centres, priors = prepared[part], centre[part[0]], self.priors[used]
             similarities, lengths = self._compare(some, centres, used)
             for end, chosen in zip(ends, (near, shared), strict=True):
