@@ -38,9 +38,9 @@ print(f"{100 * np.mean(found == novel.labels[queries]):.1f} % of {len(queries):,
 def make_classes(rng: np.random.Generator, kinds: Array, n_classes: int) -> Array:
     """Classes of a thousand kinds: those of one kind share most of what they are."""
     own = rng.standard_gamma(0.5, size=(n_classes, kinds.shape[1]), dtype=np.float32)
-    own *= 0.2
-    own += 0.3 * kinds[rng.integers(len(kinds), size=n_classes)]
-    own += 0.2
+    own *= 0.08
+    own += 0.15 * kinds[rng.integers(len(kinds), size=n_classes)]
+    own += 0.4
     return own
 
 

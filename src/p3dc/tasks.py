@@ -157,14 +157,14 @@ class TaskSampler:
 def _distinct(uniform: npt.NDArray[np.float64], bounds: Rows) -> Rows:
     """Turn uniform numbers, (..., k), into k different integers below each bound, (...), every order as likely.
 
-    The j-th number picks a place among the integers still free; stepping over the smaller ones already taken, in
-    ascending order, turns the place into the integer.
+    The j-th number picks a place among the integers still free; as many more as were taken up to it turn the place into
+    the integer. For each integer taken, ``gaps`` has how many free ones lie below it.
     """
-    chosen = np.empty(uniform.shape, dtype=np.int64)
-    for j in range(uniform.shape[-1]):
-        value = (uniform[..., j] * (bounds - j)).astype(np.int64)
-        taken = np.sort(chosen[..., :j], axis=-1)
-        for i in range(j):
-            value += value >= taken[..., i]
-        chosen[..., j] = value
-    return chosen
+    n_chosen = uniform.shape[-1]
+    places = np.moveaxis(uniform * (bounds[..., None] - np.arange(n_chosen)), -1, 0).astype(np.int64, order="C")
+    chosen, gaps = places.copy(), places.copy()
+    for j in range(1, n_chosen):
+        below = gaps[:j] <= places[j]
+        chosen[j] += below.sum(axis=0)
+        gaps[:j] -= ~below
+    return np.ascontiguousarray(np.moveaxis(chosen, 0, -1))
