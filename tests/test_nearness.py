@@ -103,7 +103,7 @@ def test_prepared_scores_with_more_priors_than_a_block_are_those_of_the_classifi
     priors = Priors.from_features(make_features(seed + 1, 25, 6, n_features=8))
     tasks = sample_tasks(novel.labels, n_way=n_way, n_shot=n_shot, n_query=2, n_tasks=4, seed=seed)
     scorer = PreparedScorer(novel.features, priors.geometry, n_nearest=n_nearest)
-    assert scorer.rows.size == 0
+    assert scorer.whitened is None
     labels = np.repeat(np.arange(n_way), n_shot)
     for task, found in enumerate(scorer.scores(tasks)):
         support, queries = (novel.features[rows[task].ravel()] for rows in (tasks.support, tasks.queries))

@@ -115,10 +115,11 @@ class TaskScorer:
         n_support, n_queries = (rows[0].size for rows in (tasks.support, tasks.queries))
         n_scores = tasks.support.shape[1] * n_queries * len(self.alpha)
         numbers = self.features.shape[1] * (n_queries + 4 * n_support) + n_scores
-        size = max(1, max(CHUNK_BYTES, self.reading // 8) // (self.dtype.itemsize * numbers))
+        chunk_bytes = max(CHUNK_BYTES, self.reading // 8)  # enough tasks for the priors to be worth reading
+        size = max(1, chunk_bytes // (self.dtype.itemsize * numbers))
         if self.table is not None:
             self.table.nearest(tasks.support)  # the one large product, on as many threads as the caller has
-        with threadpool_limits(1 if self.reading < CHUNK_BYTES else None, user_api="blas"):
+        with threadpool_limits(1 if chunk_bytes == CHUNK_BYTES else None, user_api="blas"):
             for start in range(0, len(tasks), size):
                 part = slice(start, min(start + size, len(tasks)))
                 yield part, *self._score(tasks[part])
@@ -185,9 +186,8 @@ class TaskScorer:
             calibrated = method.l2_normalize(support)
             if self.table is not None:
                 ends = self._ends(self.table, rows, support)
-                calibrated = method.unify(
-                    calibrated, *ends, *(which[g][:, None, None] for which in (self.alpha, self.beta))
-                )
+                alpha, beta = (weights[g][:, None, None] for weights in (self.alpha, self.beta))
+                calibrated = method.unify(calibrated, *ends, alpha, beta)
             by_class = calibrated.reshape(len(t), n_way, n_shot, width)
             predictions.append(method.classify(queries, by_class, attention=self.attention)[:, 0].argmax(axis=-1))
         return np.concatenate(predictions)

@@ -57,20 +57,18 @@ class PreparedScorer(TaskScorer):
         self.mix: Floats = np.stack([1 - self.alpha - self.beta, self.alpha, self.beta])
         self.n_nearest, self.attention = n_nearest, attention
         self.dtype, self.too_close = FLOAT64, TOO_CLOSE[FLOAT64]
-        self.rows: Floats = np.empty((0, features.shape[1]))
+        self.whitened: Floats | None = None
         if 8 * features.size <= WHITENED_BYTES:
-            whitened = np.empty(features.shape)
+            self.whitened = np.empty(features.shape)
             for start, block in row_blocks(features):
-                whitened[start : start + len(block)] = self._whiten(block)
-            self.rows = whitened
+                self.whitened[start : start + len(block)] = self._whiten(block)
 
     def _whiten(self, features: Floats) -> Floats:
         directions = method.l2_normalize(features.astype(np.float64))
         return directions if self.geometry is None else self.geometry.whiten(directions)
 
     def _take(self, rows: Rows) -> Floats:
-        """Whitened rows, (..., D)."""
-        return self.rows[rows] if len(self.rows) else self._whiten(self.features[rows])
+        return self._whiten(self.features[rows]) if self.whitened is None else self.whitened[rows]
 
     def _place(self, tasks: Tasks) -> tuple[Floats, Floats, Floats]:
         n_tasks, n_way, n_shot = tasks.support.shape
