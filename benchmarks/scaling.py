@@ -28,7 +28,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "given α and β": {"alpha": 0.0, "beta": 0.9},
     "auto": {"alpha": "auto", "beta": "auto", "scale": "auto"},
 }
-STYLES = {"given α and β": ("tab:blue", "o"), "auto": ("tab:orange", "s")}
+STYLES = {"auto": ("tab:blue", "o"), "given α and β": ("tab:orange", "s")}
 REPEAT = 3
 
 Times = dict[str, dict[str, list[float]]]
