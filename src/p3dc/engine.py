@@ -263,11 +263,6 @@ def _attend(logits: Floats, kernel: Floats, *, uniform: bool) -> Floats:
         return np.asarray(logits.sum(axis=2) / np.sqrt(kernel.sum(axis=(2, 3)))[:, :, None])
     weights = np.exp(logits - logits.max(axis=2, keepdims=True))
     logits *= weights
-    squared = np.zeros_like(logits[:, :, 0])
-    for k in range(n_shot):
-        row = weights[:, :, k].copy()
-        for other in range(k):
-            row += (2 * kernel[:, :, k, other])[:, :, None] * weights[:, :, other]
-        row *= weights[:, :, k]
-        squared += row
+    by_point, kernels = (np.ascontiguousarray(np.moveaxis(array, -1, 2)) for array in (weights, kernel))
+    squared = np.moveaxis((kernels @ by_point * by_point).sum(axis=3), 2, -1)
     return np.asarray(logits.sum(axis=2) / np.sqrt(squared))
