@@ -86,7 +86,10 @@ def _empty(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDAr
     try:
         return np.empty(shape, dtype)
     except (MemoryError, ValueError):
-        raise InputError(f"{path} has {shape[0]} rows of {shape[1]} features, too many for this machine.") from None
+        raise InputError(
+            f"{path} has {shape[0]:,} rows of {shape[1]:,} features, too many for this machine. "
+            "Base classes can be averaged with p3dc priors, which reads a batch at a time."
+        ) from None
 
 
 def _class_names(part: Path, schema: Any) -> list[str]:
