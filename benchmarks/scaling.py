@@ -25,8 +25,8 @@ SIZES = {
     "queries of a class": (5, 15, 30, 60, 120),
 }
 KINDS: dict[str, dict[str, Any]] = {
-    "given α and β": {"alpha": 0.0, "beta": 0.9},
     "auto": {"alpha": "auto", "beta": "auto", "scale": "auto"},
+    "given α and β": {"alpha": 0.0, "beta": 0.9},
 }
 STYLES = {"auto": ("tab:blue", "o"), "given α and β": ("tab:orange", "s")}
 REPEAT = 3
@@ -86,9 +86,9 @@ def draw(found: Times, path: Path) -> None:
             colour, marker = STYLES[kind]
             label = f"{kind}: slope {slope(sizes, times):.2f}"
             ax.loglog(sizes, times, color=colour, marker=marker, label=label)
-            far, last = np.array([sizes[len(sizes) // 2], sizes[-1]]), times[-1]
-            ax.loglog(far, last * far / far[-1], color="0.5", linewidth=1, linestyle=":", zorder=1)
-        ax.set(xlabel=varied, xticks=sizes)
+            far = np.array([sizes[len(sizes) // 2], sizes[-1]])
+            ax.loglog(far, times[-1] * far / far[-1], color="0.5", linewidth=1, linestyle=":", zorder=1)
+        ax.set(xlabel=varied, xticks=sizes[:: 1 + len(sizes) // 7])
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_major_formatter(plain)
             axis.set_minor_formatter(NullFormatter())
@@ -96,7 +96,8 @@ def draw(found: Times, path: Path) -> None:
         ax.spines[["top", "right"]].set_visible(False)
         ax.legend(frameon=False, loc="upper left")
     figure.supylabel("processor time (s)")
-    figure.suptitle("Dotted: linear. Else 1,000 tasks of 5 ways, 5 shots and 15 queries, 64 base classes, one thread")
+    usual = "1,000 tasks of 5 ways, 5 shots and 15 queries of a class, 64 base classes"
+    figure.suptitle(f"One of four varies; the others: {usual}. Dotted: linear.", fontsize="medium")
     save_figure(figure, path)
 
 
