@@ -7,6 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, report, search
+from p3dc import priors as priors_module
 from p3dc.cli import research  # noqa: F401
 from p3dc.selection import gain_outside, hold_out
 from tests.conftest import AUTO
@@ -140,6 +141,19 @@ def test_priors_are_built_and_merged_and_serve_as_base(p3dc, files, tmp_path, ba
     assert set(found.class_names) == set(priors.class_names)
     assert found.counts.tolist() == [30] * 12
     assert p3dc("evaluate", "--base", merged, "--novel", files["novel"], "--query", 5, "--tasks", 5)[0] == 0
+
+
+def test_the_geometry_of_merged_priors_is_learned_once(p3dc, tmp_path, base, monkeypatch):
+    for i in (0, 1):
+        FeatureSet(base.features[i::2], base.labels[i::2], base.class_names).save(tmp_path / f"{i}.parquet")
+    learned = []
+    learn = priors_module.learn_geometry
+    monkeypatch.setattr(priors_module, "learn_geometry", lambda *known: learned.append(known) or learn(*known))
+    out = tmp_path / "priors.safetensors"
+    assert p3dc("priors", tmp_path / "0.parquet", tmp_path / "1.parquet", "--out", out)[0] == 0
+    assert len(learned) == 1
+    assert Priors.load(out).geometry is not None
+    assert len(learned) == 1
 
 
 @pytest.mark.parametrize(

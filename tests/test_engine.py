@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import plain
-from p3dc import P3DCClassifier, engine, evaluate, sample_tasks
+from p3dc import P3DCClassifier, engine, evaluate, nearness, sample_tasks
 from p3dc.engine import TaskScorer
 from p3dc.errors import InputError
 from p3dc.method import ATTENTIONS
@@ -138,8 +138,9 @@ def test_the_sizes_of_chunks_and_tables_change_nothing(novel, priors, monkeypatc
     tasks = sample_tasks(novel.labels, n_shot=3, n_query=4, n_tasks=30, seed=0)
     points = grid(0.25)
     expected = TaskScorer(novel.features, priors.prototypes, *points.T).scores(tasks)
-    for name, size in (("CACHE_BYTES", 2**10), ("CHUNK_BYTES", 2**14), ("TABLE_BYTES", 2**10)):
-        monkeypatch.setattr(engine, name, size)
+    sizes = ((engine, "CACHE_BYTES", 2**10), (engine, "CHUNK_BYTES", 2**14), (nearness, "TABLE_BYTES", 2**10))
+    for module, name, size in sizes:
+        monkeypatch.setattr(module, name, size)
         scores = TaskScorer(novel.features, priors.prototypes, *points.T).scores(tasks)
         np.testing.assert_allclose(scores, expected, rtol=0, atol=2e-6)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from p3dc import FeatureSet, Priors, features
+from p3dc import FeatureSet, Priors, checks, features
 from p3dc.errors import InputError
 from p3dc.features import stream_features
 
@@ -118,6 +118,19 @@ def test_parts_with_numbers_and_text_for_labels_fit_together(tmp_path):
     priors = Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(tmp_path))
     assert priors.class_names == ("1", "10", "2")
     assert priors.prototypes.tolist() == [[2], [2], [4]]
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet"])
+def test_a_stream_tells_how_far_it_is(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(checks, "BLOCK_BYTES", 2**14)
+    whole = FeatureSet(np.ones((5000, 2), dtype=np.float32), np.arange(5000) % 7)
+    whole.save(tmp_path / f"rows.{ending}")
+    told, read = [], 0
+    for rows, _, _ in stream_features(tmp_path / f"rows.{ending}", progress=lambda *step: told.append(step)):
+        assert told[-1:] == ([(read, 5000)] if read else [])
+        read += len(rows)
+    assert len(told) > 1
+    assert told[-1] == (5000, 5000)
 
 
 @pytest.mark.parametrize("group", [2048, 10**6])

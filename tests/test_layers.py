@@ -22,6 +22,7 @@ ORDER = [
     "calibration",
     "triangle",
     "tasks",
+    "nearness",
     "engine",
     "prepared",
     "torch_engine",

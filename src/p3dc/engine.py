@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from p3dc import method
 from p3dc.checks import check_directions, check_power, check_same_width, check_settings, row_blocks
 from p3dc.errors import InputError
+from p3dc.nearness import PriorTable, priors_in_use, products
 from p3dc.tasks import Rows, Tasks
 
 Floats = npt.NDArray[np.floating]
@@ -28,7 +29,6 @@ Watch = Callable[[slice, Floats], None]
 
 CACHE_BYTES = 2**19  # the innermost arrays: half of a common second-level cache
 CHUNK_BYTES = 2**23  # the features of one chunk of tasks
-TABLE_BYTES = 2**28  # similarities of rows to priors
 FLOAT32: np.dtype[np.floating] = np.dtype(np.float32)
 FLOAT64: np.dtype[np.floating] = np.dtype(np.float64)
 LONGEST = 64  # a query that float32 can attend with: its logits err by its length times 1e-7
@@ -48,6 +48,10 @@ class TaskScorer:
     n_nearest, power, scale, attention
         As in :mod:`p3dc.method`.
     """
+
+    table: PriorTable | None = None
+    reading = 0
+    """Bytes of priors that are read for each chunk of tasks."""
 
     def __init__(
         self,
@@ -75,7 +79,6 @@ class TaskScorer:
         self.mix = mix.astype(self.dtype)
         self.too_close = TOO_CLOSE[self.dtype] * wide * max(1.0, reach / 50)
         self.n_nearest, self.power, self.scale, self.attention = n_nearest, power, scale, attention
-        self.table = None
         if priors is not None:
             check_same_width(features, "the features", priors, "the priors")
             check_power(features, power, "features")
@@ -112,8 +115,11 @@ class TaskScorer:
         n_support, n_queries = (rows[0].size for rows in (tasks.support, tasks.queries))
         n_scores = tasks.support.shape[1] * n_queries * len(self.alpha)
         numbers = self.features.shape[1] * (n_queries + 4 * n_support) + n_scores
-        size = max(1, CHUNK_BYTES // (self.dtype.itemsize * numbers))
-        with threadpool_limits(1, user_api="blas"):
+        chunk_bytes = max(CHUNK_BYTES, self.reading // 8)  # enough tasks for the priors to be worth reading
+        size = max(1, chunk_bytes // (self.dtype.itemsize * numbers))
+        if self.table is not None:
+            self.table.nearest(tasks.support)  # the one large product, on as many threads as the caller has
+        with threadpool_limits(1 if chunk_bytes == CHUNK_BYTES else None, user_api="blas"):
             for start in range(0, len(tasks), size):
                 part = slice(start, min(start + size, len(tasks)))
                 yield part, *self._score(tasks[part])
@@ -147,42 +153,41 @@ class TaskScorer:
         alone = np.ones((1, len(self.alpha)), dtype=self.dtype)
         if self.table is None:
             return normalised[:, :, None], alone
-        similarities, nearest = self.table.take(rows)
-        used = np.flatnonzero(nearest.any(axis=(0, 1)))
-        similarities, nearest, priors = similarities[..., used], nearest[..., used], self.table.rounded[used]
-        transformed = method.tukey(support, self.power)
-        sample_ends = method.pull(transformed, priors, method.prior_weights(similarities, nearest, self.scale))
-        task_ends = method.task_endpoints(transformed, priors, similarities, nearest, self.scale)
+        sample_ends, task_ends = self._ends(self.table, rows, support)
         if len(self.alpha) == 1:
             point = float(self.alpha[0]), float(self.beta[0])
             return method.mix(normalised, sample_ends, task_ends, *point)[:, :, None], alone
         ends = method.l2_normalize(sample_ends), method.l2_normalize(task_ends)
         return np.stack([normalised, *ends], axis=2), self.mix
 
+    def _ends(self, table: PriorTable, rows: Rows, support: Floats) -> tuple[Floats, Floats]:
+        """Find both endpoints of each support sample, (T, S, D), in the type of the support."""
+        transformed = method.tukey(support, self.power)
+        ends = np.empty_like(transformed), np.empty_like(transformed)
+        for part, used, near, shared in priors_in_use(table.nearest(rows), len(table.priors)):
+            similarities = table.similarities(rows[part], used, support.dtype)
+            priors = table.priors[used].astype(support.dtype)
+            for end, chosen in zip(ends, (near, shared), strict=True):
+                weights = method.prior_weights(similarities, chosen, self.scale)
+                end[part] = transformed[part] + products(weights, priors.T)
+        return ends
+
     def _predict_exactly(self, tasks: Tasks, own: int, task: Rows, query: Rows, point: Rows) -> Rows:
         """Predict single queries of class ``own`` in float64."""
         _, n_way, n_shot = tasks.support.shape
         width = self.features.shape[1]
-        priors = None if self.table is None else self.table.priors
-        row_bytes = 8 * (width + (0 if priors is None else len(priors)))
-        size = max(1, CHUNK_BYTES // (row_bytes * n_way * n_shot))
+        size = max(1, CHUNK_BYTES // (8 * width * n_way * n_shot))
         predictions = []
         for start in range(0, len(task), size):
             t, q, g = (which[start : start + size] for which in (task, query, point))
-            support = self.features[tasks.support[t].reshape(len(t), -1)].astype(np.float64)
+            rows = tasks.support[t].reshape(len(t), -1)
+            support = self.features[rows].astype(np.float64)
             queries = self.features[tasks.queries[t, own, q]][:, None].astype(np.float64)
-            if priors is None:
-                calibrated = method.l2_normalize(support)
-            else:
-                calibrated = method.calibrate(
-                    support,
-                    priors,
-                    alpha=self.alpha[g][:, None, None],
-                    beta=self.beta[g][:, None, None],
-                    n_nearest=self.n_nearest,
-                    power=self.power,
-                    scale=self.scale,
-                )
+            calibrated = method.l2_normalize(support)
+            if self.table is not None:
+                ends = self._ends(self.table, rows, support)
+                alpha, beta = (weights[g][:, None, None] for weights in (self.alpha, self.beta))
+                calibrated = method.unify(calibrated, *ends, alpha, beta)
             by_class = calibrated.reshape(len(t), n_way, n_shot, width)
             predictions.append(method.classify(queries, by_class, attention=self.attention)[:, 0].argmax(axis=-1))
         return np.concatenate(predictions)
@@ -258,57 +263,6 @@ def _attend(logits: Floats, kernel: Floats, *, uniform: bool) -> Floats:
         return np.asarray(logits.sum(axis=2) / np.sqrt(kernel.sum(axis=(2, 3)))[:, :, None])
     weights = np.exp(logits - logits.max(axis=2, keepdims=True))
     logits *= weights
-    squared = np.zeros_like(logits[:, :, 0])
-    for k in range(n_shot):
-        row = weights[:, :, k].copy()
-        for other in range(k):
-            row += (2 * kernel[:, :, k, other])[:, :, None] * weights[:, :, other]
-        row *= weights[:, :, k]
-        squared += row
+    by_point, kernels = (np.ascontiguousarray(np.moveaxis(array, -1, 2)) for array in (weights, kernel))
+    squared = np.moveaxis((kernels @ by_point * by_point).sum(axis=3), 2, -1)
     return np.asarray(logits.sum(axis=2) / np.sqrt(squared))
-
-
-class PriorTable:
-    """Similarities of rows to all priors, computed once for each row while there is room.
-
-    They are computed in float64 and kept in another type less the largest of the row, which no softmax notices: so the
-    nearest priors are exact, and the large weights are precise whatever the norm of the features.
-    """
-
-    def __init__(
-        self, features: Floats, priors: Floats, n_nearest: int, power: float, dtype: np.dtype[np.floating]
-    ) -> None:
-        self.features = features
-        self.priors = priors.astype(np.float64)
-        self.rounded = priors.astype(dtype)
-        self.n_nearest, self.power = n_nearest, power
-        self.place: Rows
-        self.similarities: Floats
-        self.nearest: npt.NDArray[np.bool_]
-        self.filled: int
-        self._make_room(min(len(features), TABLE_BYTES // ((1 + dtype.itemsize) * len(priors))))
-
-    def take(self, rows: Rows) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """Similarities and masks of the nearest priors of any rows, both (..., B)."""
-        missing = np.unique(rows[self.place[rows] < 0])
-        if self.filled + len(missing) > len(self.similarities):
-            missing = np.unique(rows)
-            self._make_room(max(len(self.similarities), len(missing)))
-        size = max(1, CHUNK_BYTES // (8 * sum(self.priors.shape)))
-        for start in range(0, len(missing), size):
-            some = missing[start : start + size]
-            transformed = method.tukey(self.features[some].astype(np.float64), self.power)
-            similarities = method.prior_similarities(transformed, self.priors)
-            to = slice(self.filled, self.filled + len(some))
-            self.nearest[to] = method.nearest_priors(similarities, self.n_nearest)
-            self.similarities[to] = similarities - similarities.max(axis=-1, keepdims=True)
-            self.place[some] = np.arange(to.start, to.stop)
-            self.filled = to.stop
-        places = self.place[rows]
-        return self.similarities[places], self.nearest[places]
-
-    def _make_room(self, n_rows: int) -> None:
-        self.place = np.full(len(self.features), -1)
-        self.similarities = np.empty((n_rows, len(self.priors)), dtype=self.rounded.dtype)
-        self.nearest = np.empty((n_rows, len(self.priors)), dtype=bool)
-        self.filled = 0

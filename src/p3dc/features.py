@@ -2,7 +2,7 @@
 
 import os
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from p3dc.checks import Floats, as_labels, as_names, as_rows, read_only, row_blo
 from p3dc.errors import InputError
 from p3dc.files import check_text, damaged, replacing
 from p3dc.legacy import read_plk
-from p3dc.parquet import COLUMNS, Batch, parquet_batches, parts_of, read_parquet, write_parquet
+from p3dc.parquet import COLUMNS, Batch, count_rows, parquet_batches, parts_of, read_parquet, write_parquet
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -120,14 +120,32 @@ class FeatureSet:
             (_write_npz if path.suffix == ".npz" else write_parquet)(self, temporary)
 
 
-def stream_features(path: str | os.PathLike[str], *, columns: tuple[str, str, str] = COLUMNS) -> Iterator[Batch]:
-    """Read features a batch at a time; of Parquet no more than a batch is ever in memory."""
+def stream_features(
+    path: str | os.PathLike[str],
+    *,
+    columns: tuple[str, str, str] = COLUMNS,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Batch]:
+    """Read features a batch at a time; of Parquet no more than a batch is ever in memory.
+
+    ``progress`` is called after each batch with the number of rows read and of all rows.
+    """
     path = Path(path)
     kind = _format_of(path)
     if kind == "parquet":
-        yield from parquet_batches(path, columns)
-        return
-    whole = _load(path, kind, columns)
+        n_rows, batches = count_rows(path), parquet_batches(path, columns)
+    else:
+        whole = _load(path, kind, columns)
+        n_rows, batches = len(whole), _batches(whole)
+    done = 0
+    for batch in batches:
+        yield batch
+        done += len(batch[0])
+        if progress:
+            progress(done, n_rows)
+
+
+def _batches(whole: FeatureSet) -> Iterator[Batch]:
     names = np.asarray(whole.class_names)
     for start, block in row_blocks(whole.features):
         part = slice(start, start + len(block))

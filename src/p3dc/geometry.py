@@ -5,6 +5,7 @@ Only directions count, so features of any length and of any sign will do. ``docs
 Shape letters: B base classes, D features, R axes.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc.arrays import beside, is_tensor
-from p3dc.checks import read_only
+from p3dc.checks import read_only, row_blocks
 from p3dc.method import l2_normalize
 
 Array = npt.NDArray[np.float64]
@@ -112,7 +113,17 @@ def whiten(directions: Array, axes: Array, gains: Array, rest: float) -> Array:
 
 def whitened_means(prototypes: Array, lengths: Array, axes: Array, gains: Array, rest: float) -> Array:
     """Whiten the mean directions of base classes, each row weighted by its length."""
-    return whiten(prototypes / lengths[:, None], axes, gains, rest)
+    whitened = np.empty_like(prototypes)
+    for part, means in _mean_directions(prototypes, lengths):
+        whitened[part] = whiten(means, axes, gains, rest)
+    return whitened
+
+
+def _mean_directions(prototypes: Array, lengths: Array) -> Iterator[tuple[slice, Array]]:
+    """Yield some base classes at a time."""
+    for start, block in row_blocks(prototypes):
+        part = slice(start, start + len(block))
+        yield part, block / lengths[part, None]
 
 
 def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Moments) -> Geometry | str:
@@ -126,8 +137,10 @@ def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Mo
     if n_rows == n_base:
         return "each base class has one row, which says nothing of how its samples scatter"
     weights = counts * moments.lengths / (counts @ moments.lengths)
-    means = prototypes / moments.lengths[:, None]
-    within = (moments.scatter - (weights[:, None] * means).T @ means) * (n_rows / (n_rows - n_base))
+    within = moments.scatter.copy()
+    for part, means in _mean_directions(prototypes, moments.lengths):
+        within -= (weights[part, None] * means).T @ means
+    within *= n_rows / (n_rows - n_base)
     total = np.trace(within)
     if not total > ALL_THE_SAME:
         return "the rows of each base class are all the same"
@@ -144,17 +157,22 @@ def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Mo
     noise = variances * gains**2
     other_noise = others * rest**2
     within_energy = noise.sum() + (n_features - n_axes) * other_noise
-    centred = whitened - whitened.mean(axis=0)
+    centre, energy = whitened.mean(axis=0), 0.0
+    products, along = np.zeros((n_features, n_features)), np.zeros(n_axes)
+    for _, block in row_blocks(whitened):
+        centred = block - centre
+        energy += np.vecdot(centred, centred).sum()
+        ways = l2_normalize(centred)
+        products += ways.T @ ways
+        along += ((ways @ axes.T) ** 2).sum(axis=0)
     of_means = within_energy * (1 / counts).mean()
-    between_energy = np.vecdot(centred, centred).sum() / (n_base - 1) - of_means
+    between_energy = energy / (n_base - 1) - of_means
     if not between_energy > max(2 * of_means * np.sqrt(2 / n_base), 1e-3 * within_energy):
         return "their classes do not surely differ by more than their samples do"
     share = between_energy / (between_energy + within_energy)
 
-    ways = l2_normalize(centred)
-    squares = ((ways.T @ ways) ** 2).sum()
-    apart = (squares - n_base) / (n_base * (n_base - 1))
-    stray = other_noise + ((ways @ axes.T) ** 2).mean(axis=0) @ (noise - other_noise)
+    apart = ((products**2).sum() - n_base) / (n_base * (n_base - 1))
+    stray = other_noise + along / n_base @ (noise - other_noise)
     spread = share * apart + (1 - share) * stray / within_energy
     return Geometry(axes, gains, rest, float(np.sqrt(share)), float(spread), moments.lengths, whitened)
 

@@ -30,6 +30,15 @@ def parts_of(path: Path) -> list[Path]:
     return parts
 
 
+def count_rows(path: Path) -> int:
+    """Count the rows of a file or of a folder of parts, by what the files say of themselves."""
+    total = 0
+    for part in parts_of(path):
+        with _opened(part) as file:
+            total += file.metadata.num_rows
+    return total
+
+
 def read_parquet(path: Path, columns: tuple[str, str, str]) -> dict[str, Any]:
     """Read features, labels, class names and ids of a file or of a folder of parts."""
     parts = parts_of(path)
@@ -78,7 +87,10 @@ def _empty(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDAr
     try:
         return np.empty(shape, dtype)
     except (MemoryError, ValueError):
-        raise InputError(f"{path} has {shape[0]} rows of {shape[1]} features, too many for this machine.") from None
+        raise InputError(
+            f"{path} has {shape[0]:,} rows of {shape[1]:,} features, too many for this machine. "
+            "Base classes can be averaged with p3dc priors, which reads a batch at a time."
+        ) from None
 
 
 def _class_names(part: Path, schema: Any) -> list[str]:

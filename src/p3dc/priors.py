@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,7 @@ class Priors:
     class_names: tuple[str, ...]
     counts: npt.NDArray[np.int64] | None
     moments: Moments | None
-    geometry: Geometry | None
-    lacks: str
+    _given: Geometry | str
 
     def __init__(
         self,
@@ -89,17 +89,27 @@ class Priors:
             if counts.shape != (len(means),) or counts.dtype.kind not in "iu" or counts.min() < 1:
                 raise InputError(f"counts must be {len(means)} whole numbers, 1 or more: one for each prototype.")
             counts = read_only(counts.astype(np.int64))
-        learned: Geometry | str = lacks
-        if geometry is not None:
-            learned = geometry
-        elif moments is not None and counts is not None:
-            learned = learn_geometry(means, counts, moments)
         object.__setattr__(self, "prototypes", read_only(means))
         object.__setattr__(self, "class_names", names)
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "moments", moments)
-        object.__setattr__(self, "geometry", learned if isinstance(learned, Geometry) else None)
-        object.__setattr__(self, "lacks", learned if isinstance(learned, str) else "")
+        object.__setattr__(self, "_given", lacks if geometry is None else geometry)
+
+    @cached_property
+    def _geometry(self) -> Geometry | str:
+        if isinstance(self._given, Geometry) or self.counts is None or self.moments is None:
+            return self._given
+        return learn_geometry(self.prototypes, self.counts, self.moments)
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """How samples scatter around their class, learned when it is first asked for."""
+        return self._geometry if isinstance(self._geometry, Geometry) else None
+
+    @property
+    def lacks(self) -> str:
+        """Why there is no geometry; empty if there is one."""
+        return self._geometry if isinstance(self._geometry, str) else ""
 
     def __len__(self) -> int:
         return len(self.class_names)

@@ -164,20 +164,14 @@ class TaskSampler:
 def _distinct(uniform: npt.NDArray[np.float64], bounds: Rows) -> Rows:
     """Turn uniform numbers, (..., k), into k different integers below each bound, (...), every order as likely.
 
-    The j-th number picks a place among the integers still free; stepping over the smaller ones already taken, in
-    ascending order, turns the place into the integer.
+    The j-th number picks a place among the integers still free; as many more as were taken up to it turn the place into
+    the integer. For each integer taken, ``gaps`` has how many free ones lie below it.
     """
-    columns = np.moveaxis(uniform, -1, 0)
-    chosen, taken = (np.empty(columns.shape, dtype=np.int32) for _ in range(2))
-    spare = np.empty_like(chosen[0])
-    for j, column in enumerate(columns):
-        value = (column * (bounds - j)).astype(np.int32)
-        for other in taken[:j]:
-            value += np.greater_equal(value, other, out=spare, casting="unsafe")
-        chosen[j] = value
-        for other in taken[:j]:  # it moves up to its place among those taken
-            np.minimum(other, value, out=spare)
-            np.maximum(other, value, out=value)
-            other[:] = spare
-        taken[j] = value
+    n_chosen = uniform.shape[-1]
+    places = np.moveaxis(uniform * (bounds[..., None] - np.arange(n_chosen)), -1, 0).astype(np.int32, order="C")
+    chosen, gaps = places.copy(), places.copy()
+    for j in range(1, n_chosen):
+        below = gaps[:j] <= places[j]
+        chosen[j] += below.sum(axis=0)
+        gaps[:j] -= ~below
     return np.moveaxis(chosen, 0, -1).astype(np.int64)

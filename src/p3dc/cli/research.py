@@ -12,7 +12,7 @@ from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, c
 from p3dc.demo import load_sample
 from p3dc.device import open_device
 from p3dc.errors import InputError
-from p3dc.evaluation import Spread
+from p3dc.evaluation import Progress, Spread, part_of
 from p3dc.experiment import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
 from p3dc.features import FeatureSet, stream_features
 from p3dc.figures import GridDisplay, save_figure
@@ -255,8 +255,9 @@ def priors_command(
     check_outputs(json=json, out=out)
     if out.suffix != ".safetensors":
         raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
-    with engine_of(engine, address) as on_ray:
-        priors = Priors.merge([_average(path, on_ray) for path in features])
+    with engine_of(engine, address) as on_ray, bar("parts" if on_ray else "rows") as progress:
+        steps = (part_of(progress, step, len(features)) for step in range(len(features)))
+        priors = Priors.merge(_average(path, on_ray, step) for path, step in zip(features, steps, strict=True))
     priors.save(out)
     rows = 0 if priors.counts is None else int(priors.counts.sum())
     screen().print(f"{priors} from {rows:,} rows, written to {out}", soft_wrap=True)
@@ -273,16 +274,15 @@ def _priors_of(base: FeatureSet | Priors) -> Priors:
     return base if isinstance(base, Priors) else Priors.from_features(base)
 
 
-def _average(path: Path, on_ray: bool) -> Priors:
+def _average(path: Path, on_ray: bool, progress: Progress | None) -> Priors:
     """Average features without holding them all."""
     if path.suffix == ".safetensors":
         return Priors.load(path)
     if not on_ray:
-        return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path))
+        return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path, progress=progress))
     from p3dc.cluster.priors import average
 
-    with bar("parts") as progress:
-        return average(path, progress)
+    return average(path, progress)
 
 
 def _spread(on_ray: bool) -> Spread | None:

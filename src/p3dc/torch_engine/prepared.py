@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from p3dc import auto, method
+from p3dc.checks import row_blocks
 from p3dc.device import Device
 from p3dc.prepared import PreparedScorer
 from p3dc.torch_engine.scorer import Corners, DeviceScorer
@@ -20,7 +21,9 @@ class PreparedDeviceScorer(DeviceScorer):
         n_rows, self.width = scorer.features.shape
         self.n_base = 0 if scorer.geometry is None else len(scorer.priors)
         self._keep(self.width * (n_rows + self.n_base))
-        self.rows = self._tensor(scorer.rows)
+        self.rows = torch.empty(scorer.features.shape, dtype=torch.float64, device=self.mix.device)
+        for start, block in row_blocks(scorer.features):
+            self.rows[start : start + len(block)] = self._tensor(scorer.whiten(block))
         if scorer.geometry is not None:
             self.priors, self.home = self._tensor(scorer.priors), self._tensor(scorer.geometry.mean)
             self.squares = torch.linalg.vecdot(self.priors, self.priors)
