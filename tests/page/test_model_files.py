@@ -1,0 +1,92 @@
+"""What the page saves is read by the package, and what it opens is what was saved."""
+
+import csv
+
+import pytest
+from playwright.sync_api import expect
+
+from p3dc import ImageClassifier
+from p3dc.app.drawings import drawings
+from tests.page.conftest import answered, at, card, labels_told, percent, wait_for_labels, wait_until
+
+pytestmark = pytest.mark.browser
+
+
+def download(page, name, folder):
+    with page.expect_download() as found:
+        page.get_by_role("button", name=name).click()
+    path = folder / found.value.suggested_filename
+    found.value.save_as(path)
+    return path
+
+
+def test_a_saved_model_gives_the_labels_of_the_page(examples, visit, tmp_path):
+    page = visit(examples)
+    at(page, "beta").fill("0.4")
+    wait_until(lambda: examples.project()["point"])
+    wait_for_labels(page, examples)
+    path = download(page, "Save model", tmp_path)
+    assert path.name == "p3dc-model.safetensors"
+    model = ImageClassifier.load(path)
+    assert model.point == (0, 0.4)
+    assert {(each.key, each.label) for each in model.examples} == {
+        (drawing.name, drawing.label) for drawing in drawings() if drawing.label
+    }
+    photos = []
+    for drawing in drawings():
+        if drawing.label is None:
+            photos.append(tmp_path / drawing.name)
+            photos[-1].write_bytes(drawing.jpeg)
+    names = {photo["id"]: photo["name"] for photo in examples.project()["photos"]}
+    told = {names[key]: shown for key, shown in labels_told(examples.get("view")).items()}
+    for photo, found in zip(photos, model.predict(photos), strict=True):
+        label, probability, _ = told[photo.name]
+        assert found.label == label
+        assert found.rejected or percent(found.probability) == probability
+
+
+def test_an_opened_model_replaces_the_project_until_it_is_undone(examples, visit, tmp_path):
+    page = visit(examples)
+    wait_for_labels(page, examples)
+    path = download(page, "Save model", tmp_path)
+    card(page, "robin").get_by_role("button", name="Menu of robin", exact=True).click()
+    page.get_by_role("menuitem", name="Delete class").click()
+    expect(card(page, "robin")).to_have_count(0)
+    page.get_by_label("Open a model file").set_input_files(path)
+    expect(page.get_by_role("status")).to_contain_text("p3dc-model.safetensors is open.")
+    expect(card(page, "robin").locator(".size")).to_have_text("5 photos")
+    expect(at(page, "result")).to_have_count(0)
+    assert examples.sizes() == {"robin": 5, "blue tit": 5, "kingfisher": 5, "cardinal": 5, "magpie": 5, None: 0}
+    page.get_by_role("button", name="Undo: Load model").click()
+    expect(card(page, "robin")).to_have_count(0)
+    wait_for_labels(page, examples)
+
+
+def test_a_file_that_is_no_model_is_refused_in_words(examples, visit):
+    before = examples.project()
+    page = visit(examples)
+    page.foreseen.add(answered(422))
+    wait_for_labels(page, examples)
+    page.get_by_label("Open a model file").set_input_files(
+        [{"name": "poem.safetensors", "mimeType": "application/octet-stream", "buffer": b"roses are red"}]
+    )
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert "/" not in page.get_by_role("alert").inner_text(), "no path of the server"
+    expect(at(page, "result")).to_have_count(12)
+    assert examples.project() == before
+
+
+def test_the_table_holds_the_labels_of_the_page(examples, visit, tmp_path):
+    page = visit(examples)
+    wait_for_labels(page, examples)
+    path = download(page, "Labels as CSV", tmp_path)
+    assert path.name == "p3dc-labels.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = {row["path"]: row for row in csv.DictReader(file)}
+    names = {photo["id"]: photo["name"] for photo in examples.project()["photos"]}
+    told = {names[found["id"]]: found for found in examples.get("view")["labels"]}
+    assert rows.keys() == told.keys()
+    for name, row in rows.items():
+        assert row["label"] == told[name]["label"]
+        assert float(row["probability"]) == pytest.approx(told[name]["probability"], abs=1e-4)
+        assert row["runner_up"] == told[name]["runner_up"]

@@ -1,0 +1,103 @@
+"""The reasons for a label, and what else can be done where they are shown."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.page.conftest import DESKTOP, PHONE, at, card, percent, result, wait_for_labels, wait_until
+
+pytestmark = pytest.mark.browser
+sizes = pytest.mark.parametrize("look", [DESKTOP, PHONE], ids=["desktop", "phone"])
+
+
+def identity(served, name):
+    return next(photo["id"] for photo in served.project()["photos"] if photo["name"] == name)
+
+
+def bars(found):
+    """Read the names and values beside bars."""
+    items = found.get_by_role("listitem").all_inner_texts()
+    return [tuple(item.replace("−", "-").split("\n")) for item in items]
+
+
+@sizes
+def test_the_reasons_are_those_of_the_service(examples, visit, look):
+    page = visit(examples, **look)
+    wait_for_labels(page, examples)
+    opener = result(page, "cardinal 6.jpg").get_by_role("button", name="Why?")
+    opener.click()
+    why = page.get_by_role("dialog")
+    told = examples.get(f"photos/{identity(examples, 'cardinal 6.jpg')}/explanation")
+    expect(why).to_contain_text(f"Most like {told['label']}")
+    assert bars(at(why, "cosines")) == [(each["label"], f"{each['cosine']:.2f}") for each in told["cosines"]]
+    neighbours = at(why, "neighbour")
+    expect(neighbours).to_have_count(len(told["neighbours"]))
+    for item, each in zip(neighbours.all(), told["neighbours"], strict=True):
+        expect(item).to_contain_text(f"{each['label']} {each['name']} · cosine {each['cosine']:.2f}")
+        pulls = [(pull["name"], percent(pull["weight"])) for pull in each["base_classes"]]
+        assert bars(at(item, "pulled-by")) == pulls
+    page.keyboard.press("Escape")
+    expect(why).to_have_count(0)
+    expect(opener).to_be_focused()
+
+
+def test_an_example_tells_what_pulled_it_and_a_neighbour_leads_on(examples, visit):
+    page = visit(examples)
+    at(page, "beta").fill("0.6")
+    wait_until(lambda: examples.project()["point"])
+    page.get_by_role("button", name="robin 2.jpg", exact=True).click()
+    why = page.get_by_role("dialog")
+    expect(why).to_contain_text("You said this is robin.")
+    told = examples.get(f"photos/{identity(examples, 'robin 2.jpg')}/explanation")
+    assert told["beta"] == 0.6
+    expect(why).to_contain_text("At α 0.00, β 0.60 base classes make up 60 % of it.")
+    pulls = [(pull["name"], percent(pull["weight"])) for pull in told["base_classes"]]
+    assert pulls
+    assert bars(at(why, "pulled-by").first) == pulls
+    nearest = told["neighbours"][0]
+    at(why, "neighbour-photo").first.click()
+    expect(why.get_by_role("textbox", name="Name of the photo")).to_have_value(nearest["name"])
+    expect(why).to_contain_text(f"You said this is {nearest['label']}.")
+
+
+def test_a_photo_is_renamed_moved_and_deleted_from_its_reasons(examples, visit):
+    page = visit(examples)
+    wait_for_labels(page, examples)
+    card(page, "robin").get_by_role("button", name="Menu of robin 4.jpg").click()
+    page.get_by_role("menuitem", name="Rename").click()
+    name = page.get_by_role("dialog").get_by_role("textbox", name="Name of the photo")
+    expect(name).to_be_focused()
+    page.keyboard.type("in the snow.jpg")
+    page.keyboard.press("Enter")
+    wait_until(lambda: "in the snow.jpg" in [photo["name"] for photo in examples.project()["photos"]])
+    page.get_by_role("dialog").get_by_role("button", name="Move to").click()
+    page.get_by_role("menuitem", name="magpie").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    moved = card(page, "magpie").get_by_role("button", name="in the snow.jpg", exact=False).first
+    expect(moved).to_be_visible()
+    moved.click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(card(page, "magpie").locator(".size")).to_have_text("5 photos")
+    assert examples.sizes()["robin"] == 4
+    for _ in range(3):
+        undone = at(page, "undo").get_attribute("aria-label")
+        page.keyboard.press("Control+z")
+        expect(at(page, "undo")).not_to_have_attribute("aria-label", undone)
+    expect(card(page, "robin").get_by_role("button", name="robin 4.jpg", exact=True)).to_be_visible()
+    assert examples.project()["undo"] == "Example set"
+
+
+def test_the_map_is_walked_by_keys_and_enter_says_why(examples, visit):
+    page = visit(examples)
+    wait_for_labels(page, examples)
+    here = page.locator("#map .point[tabindex='0']")
+    here.focus()
+    first = here.get_attribute("aria-label")
+    assert first.endswith("taught as robin")
+    expect(page.locator(".tip")).to_contain_text(first.split(",")[0])
+    page.keyboard.press("ArrowLeft")
+    last = here.get_attribute("aria-label")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("textbox", name="Name of the photo")).to_have_value(last.split(",")[0])
+    page.keyboard.press("Escape")
+    expect(here).to_be_focused()
+    expect(here).to_have_attribute("aria-label", last)
