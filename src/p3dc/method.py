@@ -182,6 +182,10 @@ def endpoints(support: Array, priors: Array, *, n_nearest: int, power: float, sc
     transformed = tukey(support, power)
     similarities = prior_similarities(transformed, priors)
     nearest = nearest_priors(similarities, n_nearest)
+    xp = array_namespace(support)
+    used = xp.nonzero(xp.any(xp.reshape(nearest, (-1, nearest.shape[-1])), axis=0))[0]  # the others weigh nothing
+    similarities, nearest = xp.take(similarities, used, axis=-1), xp.take(nearest, used, axis=-1)
+    priors = xp.take(priors, used, axis=0)
     sample_ends = pull(transformed, priors, prior_weights(similarities, nearest, scale))
     return sample_ends, task_endpoints(transformed, priors, similarities, nearest, scale)
 

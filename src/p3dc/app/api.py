@@ -229,7 +229,7 @@ def explanation(identity: str, at: At, service: Serving) -> schemas.ExplanationS
 @api.post("/classify", responses=refusals(409, 415), openapi_extra=IMAGES)
 async def classify(images: Images, service: Serving) -> schemas.Labels:
     """Label images, which are not kept."""
-    usable, failures = await service.embed(images)
+    usable, failures = await service.embed(images, small=False)
 
     def label() -> list[Prediction]:
         return service.task().at(None).label(np.stack([picture.features for _, picture in usable]))
@@ -246,7 +246,7 @@ async def explain(images: Images, at: At, service: Serving) -> schemas.Explanati
     """Tell why an image has its label; it is not kept."""
     if len(images) != 1:
         raise invalid(f"There are {len(images)} images in the request. Send one.")
-    ((name, picture),), _ = await service.embed(images)
+    ((name, picture),), _ = await service.embed(images, small=False)
 
     def tell() -> schemas.ExplanationShape:
         task = service.task()

@@ -38,18 +38,18 @@ class Embedder:
         self._waiting: asyncio.Queue[tuple[Array, asyncio.Future[Array]]] = asyncio.Queue()
         self._loop: asyncio.Task[None] | None = None
 
-    async def embed(self, file: IO[bytes]) -> Picture:
-        """Give the features and a small picture of an image, or raise an ImageError."""
+    async def embed(self, file: IO[bytes], *, small: bool = True) -> Picture:
+        """Give the features and, where it is wanted, a small picture of an image, or raise an ImageError."""
         self._loop = self._loop or asyncio.create_task(self._run())
         async with self._room:
             running = asyncio.get_running_loop()
-            pixels, small = await running.run_in_executor(self._readers, self._prepare, file)
+            pixels, picture = await running.run_in_executor(self._readers, self._prepare, file, small)
             future: asyncio.Future[Array] = running.create_future()
             self._waiting.put_nowait((pixels, future))
             features = await future
         if not np.isfinite(features).all() or not features.any():
             raise ImageError("Its features are not finite numbers or all zeros. Look at the image, or leave it out.")
-        return Picture(features, small)
+        return Picture(features, picture)
 
     def close(self) -> None:
         """Stop the threads."""
@@ -58,11 +58,11 @@ class Embedder:
         for pool in (self._readers, self._network):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _prepare(self, file: IO[bytes]) -> tuple[Array, bytes]:
+    def _prepare(self, file: IO[bytes], small: bool) -> tuple[Array, bytes]:
         preprocessing = self.backbone.preprocessing
         with failing_alone():
             image = read_image_file(file, short_side=preprocessing.short_side, max_pixels=self.max_pixels)
-            return preprocessing.prepare(image), thumbnail(image)
+            return preprocessing.prepare(image), thumbnail(image) if small else b""
 
     async def _run(self) -> None:
         running = asyncio.get_running_loop()

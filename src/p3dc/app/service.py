@@ -58,10 +58,13 @@ class Service:
                 self._task = Task(revision, state, pictures, self.project.backbone, self.project.priors(state.priors))
             return self._task
 
-    async def embed(self, uploads: Sequence[Upload]) -> tuple[list[tuple[str, Picture]], list[Failed]]:
+    async def embed(
+        self, uploads: Sequence[Upload], *, small: bool = True
+    ) -> tuple[list[tuple[str, Picture]], list[Failed]]:
         """Embed images, those that can be used and those that cannot; refuse where none can."""
         names = [photo_name(upload.name, self.limits) for upload in uploads]
-        found = await asyncio.gather(*(self.embedder.embed(upload.file) for upload in uploads), return_exceptions=True)
+        coming = (self.embedder.embed(upload.file, small=small) for upload in uploads)
+        found = await asyncio.gather(*coming, return_exceptions=True)
         usable: list[tuple[str, Picture]] = []
         failures: list[Failed] = []
         for name, result in zip(names, found, strict=True):
