@@ -144,9 +144,9 @@ def test_only_so_many_images_are_prepared_at_once(network, monkeypatch):
     prepared = []
     real = Embedder._prepare
 
-    def counted(self, file):
+    def counted(self, file, small):
         prepared.append(file)
-        return real(self, file)
+        return real(self, file, small)
 
     monkeypatch.setattr(Embedder, "_prepare", counted)
     network.gate.clear()
