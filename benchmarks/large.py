@@ -113,8 +113,8 @@ def main() -> None:
         "priors": ["-m", "p3dc", "priors", base, "--out", priors],
         "evaluate, 1 shot": [*evaluate, "--method", "p3dc"],
         "evaluate, 5 shots": [*evaluate, "--method", "p3dc", "--shot", 5],
-        "evaluate, 1 shot, auto": [*evaluate, "--method", "auto"],
-        "evaluate, 5 shots, auto": [*evaluate, "--method", "auto", "--shot", 5],
+        "evaluate, 1 shot, both": [*evaluate, "--method", "p3dc", "--auto"],
+        "evaluate, 5 shots, both": [*evaluate, "--method", "p3dc", "--auto", "--shot", 5],
         "fit and predict, auto": ["-c", FIT, priors, novel],
     }
     print(f"{'what':<28}peak (GB) time (s) processor (s)  status", flush=True)
