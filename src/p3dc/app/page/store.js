@@ -67,9 +67,16 @@ export function refresh() {
 async function fetchAll() {
   state.project = await service.getProject();
   changed();
-  const [view, accuracy] = await Promise.all([service.getView(), service.getLeaveOneOut()]);
-  Object.assign(state, { view, accuracy, reachable: true });
-  if (view.revision !== state.project.revision) again = true;
+  await Promise.all([
+    service.getView().then((view) => take({ view, reachable: true })),
+    service.getLeaveOneOut().then((accuracy) => take({ accuracy })),
+  ]);
+  if (state.view.revision !== state.project.revision) again = true;
+}
+
+/** Show what has arrived: labels do not wait for leave-one-out, which takes longer. */
+function take(arrived) {
+  Object.assign(state, arrived);
   changed();
 }
 
