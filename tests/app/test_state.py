@@ -101,7 +101,7 @@ def test_a_photo_moves_into_a_class_and_out_of_it():
     assert moved.photos[-1] == Photo("3", "e", "d")
     assert moved.to_label == []
     assert FULL.move_photo("1", None).to_label == [PHOTOS[2], Photo("1", "a", None)]
-    assert refused(FULL.move_photo, "1", "x")[0] == 404
+    assert refused(FULL.move_photo, "1", "x")[0] == 422
     assert refused(FULL.move_photo, "x", "c")[0] == 404
 
 
