@@ -96,13 +96,17 @@ def _application(
         raise InputError(f'serve needs {error.name}. Install it: pip install "p3dc-shot[serve]"') from None
     known = priors if priors in ("backbone", "none") else Priors.load(priors)
     opened = Project(folder, load_backbone(backbone), State(reject=check_share("reject", reject or None)), known)
-    if model is not None:
-        if opened.state.classes or opened.state.photos:
-            raise InputError(f"{folder} holds a project already. Leave {model} out, or choose another folder.")
-        try:
+    try:
+        if model is not None:
+            if opened.state.classes or opened.state.photos:
+                raise InputError(f"{folder} holds a project already. Leave {model} out, or choose another folder.")
             take_model(opened, model, Limits())
-        except Refusal as refusal:
-            raise InputError(f"{model}: {refusal.detail}") from None
+    except Refusal as refusal:
+        opened.store.close()
+        raise InputError(f"{model}: {refusal.detail}") from None
+    except InputError:
+        opened.store.close()
+        raise
     return make_app(opened, token=token)
 
 
