@@ -12,6 +12,7 @@ import pytest
 from p3dc import FeatureSet, Priors
 from p3dc.cli import main
 
+TOML = 'short_side = 8\ncrop = 6\nmean = [0, 0, 0]\nscale = [255, 255, 255]\ncolours = "RGB"\nlayout = "NCHW"\n'
 AUTO = {"alpha": "auto", "beta": "auto", "scale": "auto"}
 
 
@@ -107,4 +108,15 @@ def data_folder():
         pytest.skip("P3DC_DATA names no folder of real features")
     path = Path(folder)
     assert path.is_dir(), f"P3DC_DATA is {folder}, which is not a folder"
+    return path
+
+
+@pytest.fixture(scope="session")
+def network(tmp_path_factory):
+    """A network that gives all colours of a photo, as a file with its preprocessing."""
+    from tests.images.test_backbones import model
+
+    path = tmp_path_factory.mktemp("networks") / "tiny.onnx"
+    path.write_bytes(model([("Flatten", ["pixels"], ["features"], {})]))
+    path.with_suffix(".toml").write_text(TOML)
     return path

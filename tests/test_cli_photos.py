@@ -16,21 +16,10 @@ from p3dc import FeatureSet, ImageClassifier, Priors
 from p3dc.cli import COMMANDS
 from p3dc.cli.photos import COLUMNS
 from p3dc.images.backbones import load_backbone
-from tests.conftest import make_features
+from tests.conftest import TOML, make_features
 from tests.images.conftest import COLOURS, paint, paint_classes
-from tests.images.test_backbones import model
 
-TOML = 'short_side = 8\ncrop = 6\nmean = [0, 0, 0]\nscale = [255, 255, 255]\ncolours = "RGB"\nlayout = "NCHW"\n'
 SLOW = ("sklearn", "scipy", "torch", "matplotlib", "pandas")
-
-
-@pytest.fixture(scope="session")
-def network(tmp_path_factory):
-    """A network that gives all colours of a photo, as a file with its preprocessing."""
-    path = tmp_path_factory.mktemp("networks") / "tiny.onnx"
-    path.write_bytes(model([("Flatten", ["pixels"], ["features"], {})]))
-    path.with_suffix(".toml").write_text(TOML)
-    return path
 
 
 @pytest.fixture

@@ -43,16 +43,21 @@ def plain_correct(scores):
     return (scores.argmax(axis=-1) == own).sum(axis=-1)
 
 
+ANY_TASK = {
+    "seed": st.integers(0, 1000),
+    "n_way": st.integers(2, 5),
+    "n_shot": st.integers(1, 6),
+    "n_query": st.integers(1, 4),
+    "n_nearest": st.sampled_from([1, 3, 5, 100]),
+    "power": st.sampled_from([0.0, 0.5, 1.0]),
+    "scale": st.sampled_from([0.0, 0.1, 1.0]),
+    "attention": st.sampled_from(ATTENTIONS),
+}
+
+
 @settings(max_examples=40, deadline=None)
 @given(
-    seed=st.integers(0, 1000),
-    n_way=st.integers(2, 5),
-    n_shot=st.integers(1, 6),
-    n_query=st.integers(1, 4),
-    n_nearest=st.sampled_from([1, 3, 5, 100]),
-    power=st.sampled_from([0.0, 0.5, 1.0]),
-    scale=st.sampled_from([0.0, 0.1, 1.0]),
-    attention=st.sampled_from(ATTENTIONS),
+    **ANY_TASK,
     points=st.sampled_from([grid(0.5), np.array([[0.2, 0.4]]), np.array([[-0.5, 1.2], [2.0, -0.4]])]),
 )
 def test_scores_and_predictions_are_those_of_the_plain_loop(

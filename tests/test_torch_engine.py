@@ -17,7 +17,7 @@ from p3dc.prepared import PreparedScorer
 from p3dc.selection import grid
 from p3dc.tasks import Tasks
 from tests.conftest import AUTO, make_features, make_signed
-from tests.test_engine import plain_correct, plain_scores
+from tests.test_engine import ANY_TASK, plain_correct, plain_scores
 
 pytestmark = pytest.mark.torch
 
@@ -32,14 +32,7 @@ def placed(scorer, device, memory=2**26):
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    seed=st.integers(0, 1000),
-    n_way=st.integers(2, 5),
-    n_shot=st.integers(1, 6),
-    n_query=st.integers(1, 4),
-    n_nearest=st.sampled_from([1, 3, 5, 100]),
-    power=st.sampled_from([0.0, 0.5, 1.0]),
-    scale=st.sampled_from([0.0, 0.1, 1.0]),
-    attention=st.sampled_from(ATTENTIONS),
+    **ANY_TASK,
     points=st.sampled_from(POINTS),
     share=st.sampled_from([0.0, 0.03, 0.5]),
 )

@@ -166,9 +166,14 @@ def stranger_threshold(
 def class_turns(labels: Labels) -> Iterator[tuple[npt.NDArray[np.bool_], Labels]]:
     """Leave out each class in turn, or some of many: mark all other samples, (S,), and number their classes anew."""
     n_way = int(labels.max()) + 1
-    for left_out in np.unique(np.linspace(0, n_way - 1, min(n_way, MOST_STRANGERS)).round().astype(np.int64)):
+    for left_out in evenly(n_way, MOST_STRANGERS):
         others = labels != left_out
         yield others, np.where(labels > left_out, labels - 1, labels)[others]
+
+
+def evenly(n_items: int, most: int) -> Labels:
+    """Choose as many items as may be, from the first to the last at equal distances."""
+    return np.linspace(0, n_items - 1, min(n_items, most)).round().astype(np.int64)
 
 
 def members(labels: Labels) -> npt.NDArray[np.bool_]:

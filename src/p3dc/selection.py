@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from p3dc.calibration import evenly
 from p3dc.checks import Weight, check_count, check_settings, is_auto
 from p3dc.classifier import P3DCClassifier
 from p3dc.device import Device, Memory, open_device
@@ -334,8 +335,7 @@ def hold_out(base: FeatureSet) -> tuple[FeatureSet, FeatureSet]:
             f"there are no validation classes, and {n_classes} base classes are too few to hold some out. "
             "Add validation features."
         )
-    turns = np.linspace(0, n_classes - 1, max(LEAST, n_classes // 4)).round().astype(np.int64)
-    aside = np.isin(base.labels, there[turns])
+    aside = np.isin(base.labels, there[evenly(n_classes, max(LEAST, n_classes // 4))])
     return tuple(  # type: ignore[return-value]
         FeatureSet(base.features[rows], [base.class_names[label] for label in base.labels[rows]])
         for rows in (~aside, aside)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc import auto, method
-from p3dc.calibration import Array, Calibration, Labels, calibrate_alone, class_turns
+from p3dc.calibration import Array, Calibration, Labels, calibrate_alone, class_turns, evenly
 from p3dc.priors import Priors
 
 Point = tuple[float, float]
@@ -107,8 +107,7 @@ class LeaveOneOut:
 
     def __init__(self, support: Array, labels: Labels, priors: Priors | None) -> None:
         possible = np.flatnonzero(np.bincount(labels)[labels] > 1)
-        spread = np.linspace(0, len(possible) - 1, min(len(possible), MOST_HELD_OUT)).round().astype(np.int64)
-        self.rows: npt.NDArray[np.int64] = possible[spread]
+        self.rows: npt.NDArray[np.int64] = possible[evenly(len(possible), MOST_HELD_OUT)]
         self.n_possible = len(possible)
         self.labels = labels[self.rows]
         self.turns = []

@@ -24,17 +24,7 @@ from tests.app.conftest import TOKEN, add, files, make, picture, teach, told
 from tests.app.test_uploads import BOUNDARY, part
 from tests.conftest import make_features
 from tests.images.conftest import paint_classes
-from tests.images.test_backbones import model
-from tests.test_cli_photos import TOML, is_one_sentence
-
-
-@pytest.fixture(scope="module")
-def network(tmp_path_factory):
-    """A network that gives all colours of a photo, as a file with its preprocessing."""
-    path = tmp_path_factory.mktemp("networks") / "tiny.onnx"
-    path.write_bytes(model([("Flatten", ["pixels"], ["features"], {})]))
-    path.with_suffix(".toml").write_text(TOML)
-    return path
+from tests.test_cli_photos import is_one_sentence
 
 
 @pytest.fixture

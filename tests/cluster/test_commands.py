@@ -1,6 +1,7 @@
 """The commands give the same files and figures with either engine."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,17 +9,16 @@ import pytest
 from p3dc import Priors
 from tests.images.conftest import paint_classes
 from tests.images.test_extraction import contents
-from tests.test_cli_photos import TOML, model
 
 pytestmark = pytest.mark.ray
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, base, validation, novel):
+def folder(tmp_path, monkeypatch, network, base, validation, novel):
     """Photos, a network and features, all called by names that only this folder knows."""
     paint_classes(tmp_path / "photos")
-    (tmp_path / "tiny.onnx").write_bytes(model([("Flatten", ["pixels"], ["features"], {})]))
-    (tmp_path / "tiny.toml").write_text(TOML)
+    for file in (network, network.with_suffix(".toml")):
+        shutil.copy(file, tmp_path)
     for name, features in (("base", base), ("validation", validation), ("novel", novel)):
         features.save(tmp_path / f"{name}.npz")
     monkeypatch.chdir(tmp_path)

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ from p3dc.app.limits import conflict
 from p3dc.app.state import State
 from p3dc.app.store import Picture
 from p3dc.auto import class_averages
-from p3dc.calibration import Calibration, members
+from p3dc.calibration import Labels, members
 from p3dc.images.backbones import Backbone
 from p3dc.images.classifier import ImageClassifier, Prediction
 from p3dc.images.examples import Example
@@ -138,31 +138,40 @@ class Task:
     def map(self, classifier: ImageClassifier) -> Map:
         """Lay everything out in two dimensions, on axes that do not depend on α and β."""
         with self._lock:
-            calibration = classifier.calibration
-            centre, axes, reach = self._axes
-            asked = calibration.prepare(self._asked_features)
-            prototypes = class_averages(members(calibration.labels)) @ calibration.samples
-            start = self.classifier.calibration.corners()[:, 0]
-            places = (start, calibration.samples, prototypes, l2_normalize(asked))
-            return Map(*(np.clip((each - centre) @ axes / reach, -1, 1) for each in places))
+            plane, before, queries = self._ground
+        samples = classifier.calibration.samples
+        prototypes = class_averages(members(classifier.labels)) @ samples
+        return Map(before, plane.place(samples), plane.place(prototypes), queries)
 
     @cached_property
-    def _axes(self) -> tuple[Array, Array, float]:
-        """Two axes along which classes, and a little the photos within them, spread most; their origin and reach."""
+    def _ground(self) -> tuple["Plane", Array, Array]:
+        """What of the map does not move with the point: its plane, the examples and the photos to be labelled."""
         calibration = self.classifier.calibration
-        centre, axes = principal_axes(calibration)
-        corners = calibration.corners().reshape(-1, calibration.samples.shape[1])
+        corners = calibration.corners()
         asked = l2_normalize(calibration.prepare(self._asked_features))
-        reach = np.abs((np.concatenate([corners, asked]) - centre) @ axes).max()
-        return centre, axes, float(reach) or 1.0
+        centre, axes = principal_axes(corners, calibration.labels)
+        shown = np.concatenate([corners.reshape(-1, len(centre)), asked])
+        plane = Plane(centre, axes, float(np.abs((shown - centre) @ axes).max()) or 1.0)
+        return plane, plane.place(corners[:, 0]), plane.place(asked)
 
 
-def principal_axes(calibration: Calibration) -> tuple[Array, Array]:
-    """Find the centre, (D,), and two axes, (D, 2), along which the corners of the classes' triangles spread."""
-    corners = calibration.corners()
-    means = np.einsum("ns,svd->nvd", class_averages(members(calibration.labels)), corners)
+class Plane(NamedTuple):
+    """Two axes, (D, 2), their origin, (D,), and how far places on them reach."""
+
+    centre: Array
+    axes: Array
+    reach: float
+
+    def place(self, rows: Array) -> Array:
+        """Find the places of rows, (n, D) -> (n, 2), each from -1 to 1."""
+        return np.clip((rows - self.centre) @ self.axes / self.reach, -1, 1)
+
+
+def principal_axes(corners: Array, labels: Labels) -> tuple[Array, Array]:
+    """Find the centre, (D,), and two axes, (D, 2), along which the classes of triangles, (S, 3, D), spread."""
+    means = np.einsum("ns,svd->nvd", class_averages(members(labels)), corners)
     centre = means.mean(axis=(0, 1))
-    within = WITHIN * (corners - means[calibration.labels])
+    within = WITHIN * (corners - means[labels])
     rows = np.concatenate([means - centre, within]).reshape(-1, len(centre))
     axes = np.linalg.svd(rows, full_matrices=False)[2][:2].T
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, check_outputs, engine_of, screen
+from p3dc.cli.shared import Address, Engine, JsonFile, Known, Network, Share, app, bar, check_outputs, engine_of, screen
 from p3dc.errors import InputError
 from p3dc.files import replacing, write_json
 from p3dc.images import lite0
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from p3dc.images.extraction import Extraction
 
 MOST_LINES = 20
-
-Network = Annotated[
-    str,
-    typer.Option("--backbone", help="efficientnet-lite0, or an .onnx file with a .toml of its preprocessing."),
-]
-Known = Annotated[
-    str, typer.Option(help="Priors of your own as .safetensors, backbone for the classes it was trained on, or none.")
-]
-Share = Annotated[float, typer.Option(help="Share of photos of other classes to call unknown; 0 for none.")]
 
 
 @app.command()

@@ -11,7 +11,7 @@ import typer
 from threadpoolctl import threadpool_limits
 
 from p3dc.checks import check_share
-from p3dc.cli.shared import app
+from p3dc.cli.shared import Known, Network, Share, app
 from p3dc.errors import InputError
 from p3dc.images import lite0
 from p3dc.images.backbones import load_backbone
@@ -30,11 +30,9 @@ def serve(
     token: Annotated[
         str | None, typer.Option(envvar="P3DC_TOKEN", help="What others must send; best given as P3DC_TOKEN.")
     ] = None,
-    priors: Annotated[str, typer.Option(help="Priors of a new project: .safetensors, backbone or none.")] = "backbone",
-    backbone: Annotated[str, typer.Option(help="efficientnet-lite0, or an .onnx file with a .toml.")] = lite0.NAME,
-    reject: Annotated[
-        float, typer.Option(help="Share of photos of other classes to call unknown; 0 for none.")
-    ] = REJECT,
+    priors: Known = "backbone",
+    backbone: Network = lite0.NAME,
+    reject: Share = REJECT,
     browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
 ) -> None:
     """Open a page to teach classes and label photos, and serve the same to programs."""

@@ -24,6 +24,14 @@ Engine = Annotated[str, typer.Option(help="local, or ray: the processes of a clu
 Address = Annotated[
     str | None, typer.Option(help="host:port of a Ray that runs; without it one is started on this machine.")
 ]
+Network = Annotated[
+    str,
+    typer.Option("--backbone", help="efficientnet-lite0, or an .onnx file with a .toml of its preprocessing."),
+]
+Known = Annotated[
+    str, typer.Option(help="Priors of your own as .safetensors, backbone for the classes it was trained on, or none.")
+]
+Share = Annotated[float, typer.Option(help="Share of photos of other classes to call unknown; 0 for none.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")]
 
 app = typer.Typer(

@@ -3,8 +3,9 @@
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,11 @@ from p3dc.images.backbones import n_cores
 
 QUIET = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_USAGE_STATS_ENABLED": "0"}
 PATIENCE = 10  # seconds
+RETRIES = 20
+"""How often work is given to another process when one dies."""
+
+SHARES = 4
+"""Pieces of work for each process at least, so that all of them end at about the same time."""
 
 
 def load_ray() -> Any:
@@ -101,6 +107,12 @@ def plain_errors() -> Iterator[None]:
         if isinstance(error.cause, InputError | OSError):
             raise error.cause from None
         raise
+
+
+@cache
+def on_one_core(work: Callable[..., Any]) -> Any:
+    """Let some process of the Ray do work, and another when that one dies."""
+    return load_ray().remote(num_cpus=1, max_retries=RETRIES)(work)
 
 
 def n_workers() -> int:

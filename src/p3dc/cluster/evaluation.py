@@ -2,20 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
-from p3dc.cluster.connection import load_ray, n_workers, plain_errors
+from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
 from p3dc.evaluation import BATCH, Measure, Part, Progress, batches_of
 
 MOST = 20 * BATCH
 """Tasks that a process measures before it reports: a few seconds of work."""
-
-SHARES = 4
-"""Reports of each process at least, so that all of them end at about the same time."""
-
-RETRIES = 20
-"""How often work is given to another process when one dies."""
 
 
 def on_workers(prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Progress | None = None) -> Iterator[Part]:
@@ -29,7 +23,7 @@ def on_workers(prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Pro
     size = max(BATCH, min(MOST, n_tasks // (SHARES * n_workers()) // BATCH * BATCH))
     shares = [range(start, min(start + size, n_tasks)) for start in range(0, n_tasks, size)]
     with plain_errors():
-        coming = [_remote().remote([work], share) for share in shares]
+        coming = [on_one_core(_measure).remote([work], share) for share in shares]
         told: set[str] = set()
         for share in shares:
             messages, parts = ray.get(coming.pop(0))
@@ -39,11 +33,6 @@ def on_workers(prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Pro
             yield from parts
             if progress:
                 progress(share.stop, n_tasks)
-
-
-@cache
-def _remote() -> Any:
-    return load_ray().remote(num_cpus=1, max_retries=RETRIES)(_measure)
 
 
 def _measure(work: list[Any], share: range) -> tuple[list[str], list[Any]]:

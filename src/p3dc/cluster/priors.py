@@ -2,23 +2,16 @@
 
 import os
 from collections.abc import Callable
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from p3dc.cluster.connection import load_ray, n_workers, plain_errors
+from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
 from p3dc.features import feature_parts, stream_features
 from p3dc.priors import ClassSums, Priors
 
-SHARES = 4
-"""Sums that each process makes, so that all of them end at about the same time."""
-
 JOINED = 8
 """Sums that are joined at once, and so how many a process holds."""
-
-RETRIES = 20
-"""How often work is given to another process when one dies."""
 
 
 def average(path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None) -> Priors:
@@ -42,9 +35,8 @@ def average(path: str | os.PathLike[str], progress: Callable[[int, int], None] |
     parts = [part.absolute() for part in feature_parts(path)]
     n_shares = min(len(parts), SHARES * n_workers())
     bounds = [len(parts) * share // n_shares for share in range(n_shares + 1)]
-    sum_parts, join = _remote()
-    waiting = [sum_parts.remote(parts[start:stop]) for start, stop in pairwise(bounds)]
-    total = _tree(waiting, join)
+    waiting = [on_one_core(_sum).remote(parts[start:stop]) for start, stop in pairwise(bounds)]
+    total = _tree(waiting)
     with plain_errors():
         for n_done in range(1, n_shares + 1):
             _, waiting = ray.wait(waiting, fetch_local=False)
@@ -54,17 +46,11 @@ def average(path: str | os.PathLike[str], progress: Callable[[int, int], None] |
     return sums.average()
 
 
-def _tree(sums: list[Any], join: Any) -> Any:
+def _tree(sums: list[Any]) -> Any:
     """Join sums that are still being made, some at a time; those that are joined are let go."""
     while len(sums) > 1:
-        sums = [join.remote(*sums[start : start + JOINED]) for start in range(0, len(sums), JOINED)]
+        sums = [on_one_core(_join).remote(*sums[start : start + JOINED]) for start in range(0, len(sums), JOINED)]
     return sums[0]
-
-
-@cache
-def _remote() -> tuple[Any, Any]:
-    remote = load_ray().remote(num_cpus=1, max_retries=RETRIES)
-    return remote(_sum), remote(_join)
 
 
 def _sum(parts: list[Path]) -> ClassSums:
