@@ -2,4 +2,6 @@
 
 from importlib.util import find_spec
 
-collect_ignore = [] if find_spec("torch") else ["src/p3dc/images/torch_backbone.py", "src/p3dc/torch_engine"]
+NEEDS_TORCH = ["src/p3dc/images/backbones/torch.py", "src/p3dc/scoring/torch_*.py"]
+
+collect_ignore_glob = [] if find_spec("torch") else NEEDS_TORCH

@@ -17,9 +17,9 @@ import numpy as np
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, compare, evaluate
 from p3dc.baselines import L2N
-from p3dc.evaluation import TaskScores
+from p3dc.evaluation.evaluate import TaskScores
 from p3dc.figures import save_figure
-from p3dc.prepared import PreparedScorer
+from p3dc.scoring.whitened import PreparedScorer
 from p3dc.tasks import TaskSampler
 
 WHITENINGS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
@@ -60,7 +60,9 @@ def steps(priors: Priors, classes: FeatureSet, n_shot: int, n_tasks: int) -> dic
     directions = priors.prototypes / geometry.lengths[:, None]
     flat = replace(geometry, gains=np.ones_like(geometry.gains), rest=1.0, prototypes=directions)
     found = {"L2N": evaluate(L2N(), classes, n_shot=n_shot, n_tasks=n_tasks, seed=1)}
-    home = patch("p3dc.auto.task_centre", lambda means, home: np.broadcast_to(home, (len(means), 1, len(home))))
+    home = patch(
+        "p3dc.adaptive.rule.task_centre", lambda means, home: np.broadcast_to(home, (len(means), 1, len(home)))
+    )
     for name, space, point in (
         ("base mean", flat, ([0.0], [0.0])),
         ("centre", flat, ([0.0], [0.0])),
@@ -70,7 +72,7 @@ def steps(priors: Priors, classes: FeatureSet, n_shot: int, n_tasks: int) -> dic
     ):
         scorer = PreparedScorer(classes.features, space, *point)
         sampler = TaskSampler(classes.labels, n_way=5, n_shot=n_shot, n_query=15, seed=1)
-        with home if name == "base mean" else patch("p3dc.auto.SHARPNESS", 10.0):
+        with home if name == "base mean" else patch("p3dc.adaptive.rule.SHARPNESS", 10.0):
             right = [scorer.correct(tasks)[:, 0] for tasks in sampler.batches(n_tasks)]
         found[name] = TaskScores(np.concatenate(right) / 75)
     return found
@@ -86,12 +88,12 @@ def constants(name: str, base: FeatureSet, classes: FeatureSet, n_tasks: int) ->
     """Gains at other values of the constants, for 1 and 5 shots."""
     found: dict[str, Any] = {"name": name, "whitening": [], "sharpness": []}
     for value in WHITENINGS:
-        with patch("p3dc.geometry.WHITENING", value):
+        with patch("p3dc.priors.geometry.WHITENING", value):
             priors = Priors.from_features(base)
         found["whitening"].append([gain(priors, classes, n_shot, n_tasks) for n_shot in (1, 5)])
     priors = Priors.from_features(base)
     for value in SHARPNESSES:
-        with patch("p3dc.auto.SHARPNESS", value):
+        with patch("p3dc.adaptive.rule.SHARPNESS", value):
             found["sharpness"].append([gain(priors, classes, n_shot, n_tasks) for n_shot in (1, 5)])
     return found
 

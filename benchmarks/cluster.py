@@ -24,13 +24,13 @@ from p3dc import FeatureSet, Priors, evaluate, search
 from p3dc.baselines import L2N
 from p3dc.cluster import extraction as on_ray
 from p3dc.cluster.connection import connected
-from p3dc.cluster.evaluation import on_workers
+from p3dc.cluster.evaluation import run_on_ray
 from p3dc.cluster.priors import average
-from p3dc.evaluation import in_turn
+from p3dc.evaluation.evaluate import run_serially
 from p3dc.features import stream_features
 from p3dc.images import extraction as here
-from p3dc.images.backbones import load_backbone, n_cores
-from p3dc.images.listing import ImageFile, list_folder
+from p3dc.images.backbones.onnx import load_backbone, n_cores
+from p3dc.images.sources import ImageFile, list_folder
 
 LISTED = 100_000
 
@@ -71,9 +71,9 @@ def measure_priors(folder: Path, n_parts: int) -> None:
 
 
 def measure_tasks(what: str, n_tasks: int, run: Callable[..., Any]) -> None:
-    local = seconds(lambda: run(n_shot=5, n_tasks=n_tasks, spread=in_turn))
-    small = seconds(lambda: run(n_shot=5, n_tasks=n_cores(), spread=on_workers))
-    ray = seconds(lambda: run(n_shot=5, n_tasks=n_tasks, spread=on_workers))
+    local = seconds(lambda: run(n_shot=5, n_tasks=n_tasks, executor=run_serially))
+    small = seconds(lambda: run(n_shot=5, n_tasks=n_cores(), executor=run_on_ray))
+    ray = seconds(lambda: run(n_shot=5, n_tasks=n_tasks, executor=run_on_ray))
     report(what, n_tasks, local, ray, small)
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from p3dc.images.backbones import load_backbone, n_cores
+from p3dc.images.backbones.onnx import load_backbone, n_cores
+from p3dc.images.decoding import read_image
 from p3dc.images.extraction import extract
-from p3dc.images.listing import list_folder
-from p3dc.images.reading import read_image
+from p3dc.images.sources import list_folder
 
 WIDTH, HEIGHT = 500, 375
 QUALITY = 75

@@ -22,12 +22,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks.made import make_features
 from benchmarks.speed import plain_scores
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
-from p3dc.device import Device, open_device
-from p3dc.engine import TaskScorer
-from p3dc.prepared import PreparedScorer
-from p3dc.selection import grid
+from p3dc.evaluation.search import grid
+from p3dc.scoring.device_memory import Device, open_device
+from p3dc.scoring.numpy_scorer import TaskScorer
+from p3dc.scoring.torch_engine import DeviceScorer, on_device
+from p3dc.scoring.whitened import PreparedScorer
 from p3dc.tasks import Tasks, TaskSampler
-from p3dc.torch_engine import DeviceScorer, on_device
 
 REPEAT = 7
 FLOAT = 8  # bytes

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from benchmarks import plain
 from benchmarks.made import make_features
 from p3dc import Priors, sample_tasks
-from p3dc.engine import TaskScorer
-from p3dc.selection import grid
+from p3dc.evaluation.search import grid
+from p3dc.scoring.numpy_scorer import TaskScorer
 from p3dc.tasks import Tasks
+from tests import reference
 
 N_TASKS = 2000
 PLAIN_TASKS = 30
@@ -40,7 +40,7 @@ def plain_scores(
     return np.array(
         [
             [
-                plain.scores(rows[support.ravel()], labels, rows[queries.ravel()], priors, alpha=alpha, beta=beta)
+                reference.scores(rows[support.ravel()], labels, rows[queries.ravel()], priors, alpha=alpha, beta=beta)
                 for alpha, beta in points
             ]
             for support, queries in zip(tasks.support, tasks.queries, strict=True)

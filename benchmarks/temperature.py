@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc import FeatureSet, Priors, sample_tasks, search
-from p3dc.confidence import Reliability
-from p3dc.engine import TaskScorer
+from p3dc.confidence.metrics import Reliability
 from p3dc.method import masked_softmax
+from p3dc.scoring.numpy_scorer import TaskScorer
 
 TEMPERATURES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1)
 

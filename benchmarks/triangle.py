@@ -12,13 +12,13 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.made import make_features
-from p3dc.app.answers import view_shape
-from p3dc.app.limits import Limits
-from p3dc.app.state import Photo, State, new_id
-from p3dc.app.store import Picture
-from p3dc.app.task import Task
-from p3dc.images.backbones import load_backbone
-from p3dc.images.knowledge import backbone_priors
+from p3dc.app.http.limits import Limits
+from p3dc.app.http.responses import view_shape
+from p3dc.app.project.state import Photo, State, new_id
+from p3dc.app.project.store import Picture
+from p3dc.app.session import Task
+from p3dc.images.backbone_priors import backbone_priors
+from p3dc.images.backbones.onnx import load_backbone
 
 
 def milliseconds(work: Callable[[], object]) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from p3dc import FeatureSet, Priors
-from p3dc.files import write_arrays
+from p3dc.io.safetensors import write_arrays
 
 OUT = Path(__file__).parent.parent / "src" / "p3dc" / "data" / "lite0-geometry.safetensors"
 
@@ -17,7 +17,7 @@ if __name__ == "__main__":
     priors = Priors.from_features(FeatureSet.load(sys.argv[1]))
     found = priors.geometry
     if found is None:
-        raise SystemExit(priors.lacks)
+        raise SystemExit(priors.reason)
     means = priors.prototypes / found.lengths[:, None]
     arrays = {"axes": found.axes, "gains": found.gains, "mean": means.mean(axis=0)}
     facts = {

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from p3dc import FeatureSet, Priors, checks, features
+from p3dc import FeatureSet, Priors, features
+from p3dc import _validation as checks
 from p3dc.errors import InputError
 from p3dc.features import stream_features
 

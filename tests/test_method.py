@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import plain
 from p3dc import method
+from tests import reference
 
 
 def gamma(rng, *shape):
@@ -50,7 +50,7 @@ def test_scores_are_those_of_the_plain_loop(seed, shots, n_base, n_nearest, powe
     labels = rng.permutation(np.repeat(np.arange(len(shots)), shots))
     support, queries, priors = gamma(rng, len(labels), 6), gamma(rng, 5, 6), gamma(rng, n_base, 6)
     parameters = {"alpha": weights[0], "beta": weights[1], "n_nearest": n_nearest, "power": power, "scale": scale}
-    expected = plain.scores(support, labels, queries, priors, attention=attention, **parameters)
+    expected = reference.scores(support, labels, queries, priors, attention=attention, **parameters)
     actual = p3dc_scores(support, labels, queries, priors, attention=attention, **parameters)
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12)
 
@@ -88,7 +88,7 @@ def test_each_task_may_have_its_own_weights(rng):
 def test_sample_level_is_the_unified_model_without_beta(rng):
     x, s, t = gamma(rng, 4, 6), gamma(rng, 4, 6), gamma(rng, 4, 6)
     x = method.l2_normalize(x)
-    expected = plain.normalize(0.7 * x + 0.3 * plain.normalize(s))
+    expected = reference.normalize(0.7 * x + 0.3 * reference.normalize(s))
     np.testing.assert_allclose(method.sample_level(x, s, 0.3), expected, atol=1e-14)
     np.testing.assert_allclose(method.unify(x, s, t, 0.3, 0), expected, atol=1e-14)
 
@@ -96,7 +96,7 @@ def test_sample_level_is_the_unified_model_without_beta(rng):
 def test_task_level_is_the_unified_model_without_alpha(rng):
     x, s, t = gamma(rng, 4, 6), gamma(rng, 4, 6), gamma(rng, 4, 6)
     x = method.l2_normalize(x)
-    expected = plain.normalize(0.1 * x + 0.9 * plain.normalize(t))
+    expected = reference.normalize(0.1 * x + 0.9 * reference.normalize(t))
     np.testing.assert_allclose(method.task_level(x, t, 0.9), expected, atol=1e-14)
     np.testing.assert_allclose(method.unify(x, s, t, 0, 0.9), expected, atol=1e-14)
 
@@ -104,7 +104,7 @@ def test_task_level_is_the_unified_model_without_alpha(rng):
 def test_zero_alpha_and_beta_ignore_the_priors(rng):
     support = gamma(rng, 4, 6)
     calibrated = method.calibrate(support, gamma(rng, 5, 6), alpha=0, beta=0)
-    np.testing.assert_allclose(calibrated, plain.normalize(support), atol=1e-14)
+    np.testing.assert_allclose(calibrated, reference.normalize(support), atol=1e-14)
 
 
 def test_using_every_prior_makes_both_endpoints_equal(rng):
@@ -118,7 +118,7 @@ def test_using_every_prior_makes_both_endpoints_equal(rng):
 def test_a_single_prior_pulls_with_its_whole_weight(rng):
     support, prior = gamma(rng, 4, 6), gamma(rng, 1, 6)
     calibrated = method.calibrate(support, prior, alpha=0, beta=1)
-    np.testing.assert_allclose(calibrated, plain.normalize(np.sqrt(support) + prior), atol=1e-14)
+    np.testing.assert_allclose(calibrated, reference.normalize(np.sqrt(support) + prior), atol=1e-14)
 
 
 def test_support_order_does_not_change_scores(rng):

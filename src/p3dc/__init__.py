@@ -7,25 +7,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from p3dc.classifier import P3DCClassifier
-    from p3dc.evaluation import compare, evaluate
+    from p3dc.classifier.estimator import P3DCClassifier
+    from p3dc.errors import InputError
+    from p3dc.evaluation.evaluate import compare, evaluate
+    from p3dc.evaluation.search import search
     from p3dc.features import FeatureSet
     from p3dc.images.classifier import ImageClassifier
-    from p3dc.priors import Priors
-    from p3dc.selection import search
+    from p3dc.priors.prototypes import Priors
     from p3dc.tasks import sample_tasks
 
-__all__ = ["FeatureSet", "ImageClassifier", "P3DCClassifier", "Priors", "compare", "evaluate", "sample_tasks", "search"]
+__all__ = [
+    "FeatureSet",
+    "ImageClassifier",
+    "InputError",
+    "P3DCClassifier",
+    "Priors",
+    "compare",
+    "evaluate",
+    "sample_tasks",
+    "search",
+]
 
 HOMES = {
     "FeatureSet": "features",
     "ImageClassifier": "images.classifier",
-    "P3DCClassifier": "classifier",
-    "Priors": "priors",
-    "compare": "evaluation",
-    "evaluate": "evaluation",
+    "InputError": "errors",
+    "P3DCClassifier": "classifier.estimator",
+    "Priors": "priors.prototypes",
+    "compare": "evaluation.evaluate",
+    "evaluate": "evaluation.evaluate",
     "sample_tasks": "tasks",
-    "search": "selection",
+    "search": "evaluation.search",
 }
 
 

@@ -4,7 +4,7 @@ from importlib.resources import as_file, files
 from typing import NamedTuple
 
 from p3dc.features import FeatureSet
-from p3dc.priors import Priors
+from p3dc.priors.prototypes import Priors
 
 
 class Sample(NamedTuple):

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc.checks import Floats, as_labels, as_names, as_rows, read_only, row_blocks
+from p3dc._validation import Floats, as_labels, as_names, as_rows, read_only, row_blocks
 from p3dc.errors import InputError
-from p3dc.files import check_text, damaged, replacing
-from p3dc.legacy import read_plk
-from p3dc.parquet import COLUMNS, Batch, count_rows, parquet_batches, parts_of, read_parquet, write_parquet
+from p3dc.io.atomic import check_text, damaged, replacing
+from p3dc.io.parquet import COLUMNS, Batch, count_rows, parquet_batches, parts_of, read_parquet, write_parquet
+from p3dc.io.plk import read_plk
 
 
 @dataclass(frozen=True, eq=False, init=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from p3dc.checks import as_labels, check_count
+from p3dc._validation import as_labels, check_count
 from p3dc.errors import InputError
 
 Rows = npt.NDArray[np.int64]

@@ -6,12 +6,12 @@ import pytest
 from PIL import Image
 
 from p3dc.app.drawings import SIZE, drawings
-from p3dc.images.backbones import load_backbone
+from p3dc.images.backbone_priors import backbone_priors
+from p3dc.images.backbones.onnx import load_backbone
 from p3dc.images.classifier import UNKNOWN, ImageClassifier
+from p3dc.images.decoding import read_image_bytes
+from p3dc.images.embedding import embed_images
 from p3dc.images.examples import Example
-from p3dc.images.knowledge import backbone_priors
-from p3dc.images.pipeline import embed_images
-from p3dc.images.reading import read_image_bytes
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from benchmarks.plain import normalize, softmax
 from p3dc import compare
 from p3dc.baselines import (
     DC,
@@ -26,6 +25,7 @@ from p3dc.baselines import (
 from p3dc.baselines.deepvoro import N_VIEWS, view
 from p3dc.errors import InputError
 from tests.conftest import make_features
+from tests.reference import normalize, softmax
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from benchmarks.plain import normalize, softmax
 from p3dc import FeatureSet, evaluate
 from p3dc.baselines import L2N
 from p3dc.baselines.baseline_pp import BaselinePP
@@ -12,6 +11,7 @@ from p3dc.baselines.negative_cosine import NegativeCosine
 from p3dc.baselines.s2m2 import S2M2Head
 from p3dc.baselines.tcpr import TCPR, remove
 from p3dc.errors import InputError
+from tests.reference import normalize, softmax
 
 LABELS = np.array([0, 1, 0, 2, 0, 2, 1])
 HEADS = [BaselinePP(n_epochs=20), NegativeCosine(n_epochs=20), S2M2Head(n_epochs=20)]
@@ -202,7 +202,7 @@ def test_chunks_of_tasks_and_blocks_of_base_features_change_nothing(tasks, base,
     method = TCPR(base, n_nearest=40, n_epochs=0)
     whole = method.learn_tasks(tasks[0], LABELS)
     monkeypatch.setattr("p3dc.baselines.tcpr.CHUNK_BYTES", 1)
-    monkeypatch.setattr("p3dc.checks.BLOCK_BYTES", 8 * 24 * 7)
+    monkeypatch.setattr("p3dc._validation.BLOCK_BYTES", 8 * 24 * 7)
     for left, right in zip(whole, method.learn_tasks(tasks[0], LABELS), strict=True):
         np.testing.assert_allclose(left, right, rtol=0, atol=1e-12)
 

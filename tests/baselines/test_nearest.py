@@ -4,10 +4,10 @@ from sklearn.base import clone
 from sklearn.neighbors import NearestCentroid
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from benchmarks.plain import normalize
 from p3dc import P3DCClassifier, compare
 from p3dc.baselines import CL2N, L2N, NN, SimpleShot
 from p3dc.errors import InputError
+from tests.reference import normalize
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from benchmarks.plain import normalize
 from p3dc import FeatureSet, evaluate
 from p3dc.baselines import L2N
 from p3dc.baselines.anil import ANIL
@@ -15,6 +14,7 @@ from p3dc.baselines.leo import LEO
 from p3dc.baselines.relationnet import RelationNet
 from p3dc.baselines.restorenet import RestoreNet
 from p3dc.errors import InputError
+from tests.reference import normalize
 
 STEPS = {RestoreNet: 100, RelationNet: 100, LEO: 100, ANIL: 50}
 METHODS = [RestoreNet, RelationNet, LEO, ANIL]

@@ -8,9 +8,9 @@ import pytest
 
 from p3dc import P3DCClassifier, Priors, compare, search
 from p3dc.baselines import L2N, NN
-from p3dc.cluster.evaluation import on_workers
+from p3dc.cluster.evaluation import run_on_ray
 from p3dc.errors import InputError
-from p3dc.evaluation import in_turn
+from p3dc.evaluation.evaluate import run_serially
 from tests.conftest import AUTO
 
 DRAWING = {"n_shot": 2, "n_query": 5, "n_tasks": 950, "seed": 3}
@@ -42,7 +42,7 @@ def test_scores_are_those_of_one_process(two_workers, novel, priors):
     calls = []
     here = compare(classifiers, novel, **DRAWING, n_unknown=7)
     there = compare(
-        classifiers, novel, **DRAWING, n_unknown=7, spread=on_workers, progress=lambda *seen: calls.append(seen)
+        classifiers, novel, **DRAWING, n_unknown=7, executor=run_on_ray, progress=lambda *seen: calls.append(seen)
     )
     assert_equal(here, there)
     assert here.scores["a"].auroc is not None
@@ -52,7 +52,7 @@ def test_scores_are_those_of_one_process(two_workers, novel, priors):
 @pytest.mark.ray
 def test_a_grid_is_that_of_one_process(two_workers, validation, priors):
     options = {**DRAWING, "step": 0.5, "scale": [1.0, 0.1]}
-    here, there = (search(priors, validation, **options, spread=spread) for spread in (in_turn, on_workers))
+    here, there = (search(priors, validation, **options, executor=executor) for executor in (run_serially, run_on_ray))
     np.testing.assert_array_equal(here.accuracy, there.accuracy)
     np.testing.assert_array_equal(here.interval, there.interval)
     assert here.best == there.best
@@ -61,16 +61,16 @@ def test_a_grid_is_that_of_one_process(two_workers, validation, priors):
 @pytest.mark.ray
 def test_mistakes_and_warnings_come_back(two_workers, novel, priors):
     with pytest.raises(InputError, match=r"^the features have 24 features but the priors have 3"):
-        compare([P3DCClassifier(np.ones((4, 3)))], novel, **DRAWING, spread=on_workers)
+        compare([P3DCClassifier(np.ones((4, 3)))], novel, **DRAWING, executor=run_on_ray)
     bare = Priors(priors.prototypes)
     with pytest.warns(UserWarning, match="the priors have no geometry") as told:
-        compare([P3DCClassifier(bare, **AUTO)], novel, **DRAWING, spread=on_workers)
+        compare([P3DCClassifier(bare, **AUTO)], novel, **DRAWING, executor=run_on_ray)
     assert len(told) == 1
 
 
 @pytest.mark.ray
 def test_a_killed_worker_loses_no_task(two_workers, novel, gate, meanwhile):
-    running = meanwhile(compare, [Gated(gate)], novel, **DRAWING, spread=on_workers)
+    running = meanwhile(compare, [Gated(gate)], novel, **DRAWING, executor=run_on_ray)
     (_, pid), _ = gate.waiting(2)
     os.kill(pid, signal.SIGKILL)
     gate.open()

@@ -13,8 +13,8 @@ from p3dc.cluster.extraction import _Maker, extract
 from p3dc.errors import InputError
 from p3dc.images.extraction import LOCK
 from p3dc.images.extraction import extract as extract_here
-from p3dc.images.listing import ImageFile, list_folder
-from p3dc.images.parts import maker_of
+from p3dc.images.extraction_parts import maker_of
+from p3dc.images.sources import ImageFile, list_folder
 from tests.cluster.conftest import Gate, until
 from tests.images.test_extraction import Colours, contents, make_photos
 
@@ -112,7 +112,7 @@ from functools import partial
 from pathlib import Path
 from p3dc.cluster.connection import connected
 from p3dc.cluster.extraction import extract
-from p3dc.images.listing import list_folder
+from p3dc.images.sources import list_folder
 from tests.cluster.test_extraction import PARTS, load
 
 with connected():

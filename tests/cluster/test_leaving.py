@@ -7,11 +7,11 @@ import pytest
 
 from p3dc import compare
 from p3dc.baselines import L2N
-from p3dc.cluster.evaluation import on_workers
+from p3dc.cluster.evaluation import run_on_ray
 from p3dc.cluster.extraction import extract
 from p3dc.cluster.priors import average
 from p3dc.images.extraction import extract as extract_here
-from p3dc.images.listing import list_folder
+from p3dc.images.sources import list_folder
 from tests.cluster.test_evaluation import DRAWING, Gated
 from tests.cluster.test_extraction import PARTS, load_gated
 from tests.cluster.test_priors import assert_close, here, parts  # noqa: F401
@@ -38,7 +38,7 @@ def test_extraction_loses_no_row_and_doubles_none(leaving, tmp_path, gate, meanw
 
 
 def test_evaluation_loses_no_task(leaving, novel, gate, meanwhile):
-    running = meanwhile(compare, [Gated(gate)], novel, **DRAWING, spread=on_workers)
+    running = meanwhile(compare, [Gated(gate)], novel, **DRAWING, executor=run_on_ray)
     leave(gate, leaving)
     here = compare([L2N()], novel, **DRAWING).scores["L2N"]
     np.testing.assert_array_equal(running.result().scores["Gated"].accuracy, here.accuracy)

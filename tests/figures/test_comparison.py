@@ -4,8 +4,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from p3dc.errors import InputError
+from p3dc.evaluation.search import SearchResult, grid
 from p3dc.figures import GridComparisonDisplay
-from p3dc.selection import SearchResult, grid
 
 
 def made_search(accuracy, step=0.25):

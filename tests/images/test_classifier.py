@@ -16,10 +16,10 @@ from safetensors.numpy import save_file
 
 from p3dc import ImageClassifier, P3DCClassifier, Priors
 from p3dc.errors import InputError
-from p3dc.files import read_arrays, write_arrays
 from p3dc.images.classifier import identity
 from p3dc.images.examples import Example, labelled, read_examples
-from p3dc.images.listing import list_folder
+from p3dc.images.sources import list_folder
+from p3dc.io.safetensors import read_arrays, write_arrays
 from tests.conftest import AUTO, make_features
 from tests.images.conftest import COLOURS, paint, paint_classes
 from tests.images.test_extraction import Colours

@@ -19,10 +19,10 @@ from p3dc import FeatureSet
 from p3dc.errors import InputError
 from p3dc.features import stream_features
 from p3dc.images import extraction
-from p3dc.images.backbones import Backbone
+from p3dc.images.backbones.onnx import Backbone
 from p3dc.images.extraction import extract
-from p3dc.images.listing import ImageFile, list_folder
 from p3dc.images.preprocessing import Preprocessing
+from p3dc.images.sources import ImageFile, list_folder
 
 
 class Colours(Backbone):
@@ -261,7 +261,7 @@ RUN = """
 import sys
 from pathlib import Path
 from p3dc.images.extraction import extract
-from p3dc.images.listing import list_folder
+from p3dc.images.sources import list_folder
 from tests.images.test_extraction import Colours
 
 files = list_folder(Path(sys.argv[1]))

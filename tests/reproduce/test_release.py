@@ -3,11 +3,11 @@ import pickle
 import numpy as np
 import pytest
 
-from benchmarks import plain
 from p3dc import FeatureSet, P3DCClassifier, Priors
 from p3dc.errors import InputError
-from p3dc.evaluation import compare_on
+from p3dc.evaluation.evaluate import compare_on
 from p3dc.reproduce.release import ReleaseP3DC, ReleaseSampler
+from tests import reference
 
 
 def released_tasks(by_class, n_tasks, n_way, n_shot, n_query):
@@ -34,16 +34,18 @@ def released_predictions(support, queries, priors, n_way, n_shot, alpha, beta):
     union = np.unique(np.concatenate(nearest))
     mixed = []
     for original, x, own in zip(support, roots, nearest, strict=True):
-        s = x + plain.softmax(priors[own] @ x) @ priors[own]
-        t = x + plain.softmax(priors[union] @ x) @ priors[union]
+        s = x + reference.softmax(priors[own] @ x) @ priors[own]
+        t = x + reference.softmax(priors[union] @ x) @ priors[union]
         mixed.append(
-            (1 - alpha - beta) * plain.normalize(original) + alpha * plain.normalize(s) + beta * plain.normalize(t)
+            (1 - alpha - beta) * reference.normalize(original)
+            + alpha * reference.normalize(s)
+            + beta * reference.normalize(t)
         )
     by_class = np.array(mixed).reshape(n_way, n_shot, -1)
     predictions = []
     for q in queries:
-        prototypes = np.array([plain.softmax(members @ q) @ members for members in by_class])
-        predictions.append(np.argmax(plain.normalize(prototypes) @ plain.normalize(q)))
+        prototypes = np.array([reference.softmax(members @ q) @ members for members in by_class])
+        predictions.append(np.argmax(reference.normalize(prototypes) @ reference.normalize(q)))
     return np.array(predictions)
 
 

@@ -159,7 +159,7 @@ class Pen:
 
 
 def _gradient(colours: Sequence[str], size: tuple[int, int]) -> Image.Image:
-    """Spread colours over a rectangle, two in each row of it."""
+    """Executor colours over a rectangle, two in each row of it."""
     small = Image.new("RGB", (2, len(colours) // 2))
     small.putdata([ImageColor.getrgb(colour) for colour in colours])
     return small.resize(size, Image.Resampling.BILINEAR, (0.5, 0.5, 1.5, small.height - 0.5))

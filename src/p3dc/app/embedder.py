@@ -7,11 +7,11 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc.app.store import Picture
-from p3dc.images.backbones import STEP, Backbone, n_cores
+from p3dc.app.project.store import Picture
+from p3dc.images.backbones.onnx import STEP, Backbone, n_cores
+from p3dc.images.decoding import ImageError, read_image_file
+from p3dc.images.embedding import failing_alone
 from p3dc.images.examples import thumbnail
-from p3dc.images.pipeline import failing_alone
-from p3dc.images.reading import ImageError, read_image_file
 
 AHEAD = 8 * STEP
 """How many images may be prepared at once; each takes as much memory as the network's input."""

@@ -8,12 +8,12 @@ from typing import IO, NamedTuple
 
 from p3dc.app.drawings import drawings
 from p3dc.app.embedder import Embedder
-from p3dc.app.limits import Limits, Refusal, conflict, invalid
-from p3dc.app.project import Project
-from p3dc.app.state import Class, Photo, State, new_id, photo_name
-from p3dc.app.store import Picture
-from p3dc.app.task import Task
-from p3dc.images.reading import ImageError, NotAnImageError, TooManyPixelsError
+from p3dc.app.http.limits import Limits, Refusal, conflict, invalid
+from p3dc.app.project.project import Project
+from p3dc.app.project.state import Class, Photo, State, new_id, photo_name
+from p3dc.app.project.store import Picture
+from p3dc.app.session import Task
+from p3dc.images.decoding import ImageError, NotAnImageError, TooManyPixelsError
 
 
 class Upload(NamedTuple):

@@ -6,12 +6,12 @@ from itertools import repeat
 
 import numpy as np
 
+from p3dc._validation import check_power
 from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, task_generators
 from p3dc.baselines.logistic import logits, solve_logistic
-from p3dc.checks import check_power
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize, tukey
-from p3dc.priors import Priors
+from p3dc.priors.prototypes import Priors
 
 BANK = 1024  # draws kept of each base class
 

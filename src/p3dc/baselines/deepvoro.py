@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from p3dc._validation import check_power
 from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means
-from p3dc.checks import check_power
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize
 

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.svm import LinearSVC
 
 from p3dc.baselines.contract import Array, Labels, TaskMethod
-from p3dc.calibration import members
+from p3dc.classifier.calibrated_support import members
 
 
 class MetaOptNetSVM(TaskMethod):

@@ -6,10 +6,10 @@ cosine, as its own classifier does; SimpleShot ranks by Euclidean distance. With
 
 import numpy as np
 
+from p3dc._validation import check_same_width
 from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, nearness
-from p3dc.checks import check_same_width
 from p3dc.method import l2_normalize
-from p3dc.priors import Priors
+from p3dc.priors.prototypes import Priors
 
 
 class NN(TaskMethod):

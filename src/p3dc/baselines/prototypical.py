@@ -3,7 +3,7 @@
 import numpy as np
 
 from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, nearness
-from p3dc.calibration import members
+from p3dc.classifier.calibrated_support import members
 from p3dc.method import l2_normalize, masked_softmax
 
 

@@ -16,12 +16,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from p3dc._validation import check_same_width
 from p3dc.baselines.contract import Array, Labels, TaskMethod
-from p3dc.calibration import members
-from p3dc.checks import check_same_width
+from p3dc.classifier.calibrated_support import members
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
-from p3dc.files import read_arrays, write_arrays
+from p3dc.io.safetensors import read_arrays, write_arrays
 from p3dc.tasks import TaskSampler
 
 Tensor = Any  # of torch, which a type checker need not find

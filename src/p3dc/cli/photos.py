@@ -15,14 +15,14 @@ import typer
 
 from p3dc.cli.shared import Address, Engine, JsonFile, Known, Network, Share, app, bar, check_outputs, engine_of, screen
 from p3dc.errors import InputError
-from p3dc.files import replacing, write_json
-from p3dc.images import lite0
-from p3dc.images.backbones import load_backbone
+from p3dc.images.backbones import lite0
+from p3dc.images.backbones.onnx import load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier, Prediction
 from p3dc.images.examples import labelled
-from p3dc.images.listing import ImageFile, each_image, list_folder, readable
-from p3dc.images.table import COLUMNS, row
-from p3dc.priors import Priors
+from p3dc.images.prediction_rows import COLUMNS, row
+from p3dc.images.sources import ImageFile, each_image, list_folder, readable
+from p3dc.io.atomic import replacing, write_json
+from p3dc.priors.prototypes import Priors
 
 if TYPE_CHECKING:
     from p3dc.images.extraction import Extraction

@@ -6,24 +6,24 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from p3dc import report
-from p3dc.checks import check_point
+from p3dc._validation import check_point
 from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, check_outputs, engine_of, screen
 from p3dc.demo import load_sample
-from p3dc.device import open_device
 from p3dc.errors import InputError
-from p3dc.evaluation import Progress, Spread, part_of
-from p3dc.experiment import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
+from p3dc.evaluation import report
+from p3dc.evaluation.evaluate import Executor, Progress, part_of
+from p3dc.evaluation.protocol import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
+from p3dc.evaluation.search import SearchResult, check_disjoint, gain_outside, hold_out, search
 from p3dc.features import FeatureSet, stream_features
 from p3dc.figures import GridDisplay, save_figure
-from p3dc.files import write_json
+from p3dc.io.atomic import write_json
 from p3dc.method import ATTENTIONS
-from p3dc.priors import Priors
+from p3dc.priors.prototypes import Priors
 from p3dc.reproduce.claims import claims
 from p3dc.reproduce.make import reproduce
 from p3dc.reproduce.rows import KEYS
 from p3dc.reproduce.study import Plan
-from p3dc.selection import SearchResult, check_disjoint, gain_outside, hold_out, search
+from p3dc.scoring.device_memory import open_device
 from p3dc.tasks import TaskSampler
 
 Base = Annotated[Path, typer.Option(help="Features of the base classes, or their priors as .safetensors.")]
@@ -138,7 +138,7 @@ def evaluate(
     experiments = []
     with engine_of(engine, address) as on_ray:
         sets: dict[str, Any] = {"priors": priors, "novel": tested, **others}
-        where: dict[str, Any] = {"device": device, "memory": memory, "spread": _spread(on_ray)}
+        where: dict[str, Any] = {"device": device, "memory": memory, "executor": _executor(on_ray)}
         for n_shot in shots:
             with bar(report.shots(n_shot)) as progress:
                 experiments.append(run(protocol, n_shot, **sets, **where, progress=progress))
@@ -285,13 +285,13 @@ def _average(path: Path, on_ray: bool, progress: Progress | None) -> Priors:
     return average(path, progress)
 
 
-def _spread(on_ray: bool) -> Spread | None:
+def _executor(on_ray: bool) -> Executor | None:
     """Say where tasks are measured; None for this process."""
     if not on_ray:
         return None
-    from p3dc.cluster.evaluation import on_workers
+    from p3dc.cluster.evaluation import run_on_ray
 
-    return on_workers
+    return run_on_ray
 
 
 def _print_experiments(console: Console, experiments: list[Experiment]) -> None:

@@ -10,13 +10,13 @@ from typing import Annotated, Any
 import typer
 from threadpoolctl import threadpool_limits
 
-from p3dc.checks import check_share
+from p3dc._validation import check_share
 from p3dc.cli.shared import Known, Network, Share, app
 from p3dc.errors import InputError
-from p3dc.images import lite0
-from p3dc.images.backbones import load_backbone
+from p3dc.images.backbones import lite0
+from p3dc.images.backbones.onnx import load_backbone
 from p3dc.images.classifier import REJECT
-from p3dc.priors import Priors
+from p3dc.priors.prototypes import Priors
 
 LEAST_TOKEN = 16
 
@@ -85,11 +85,11 @@ def _application(
     model: Path | None, folder: Path | None, priors: str, backbone: str, reject: float, token: str | None
 ) -> Any:
     try:
-        from p3dc.app.limits import Limits, Refusal
-        from p3dc.app.models import take_model
-        from p3dc.app.project import Project
-        from p3dc.app.server import make_app
-        from p3dc.app.state import State
+        from p3dc.app.http.limits import Limits, Refusal
+        from p3dc.app.http.server import make_app
+        from p3dc.app.project.model_files import take_model
+        from p3dc.app.project.project import Project
+        from p3dc.app.project.state import State
     except ModuleNotFoundError as error:
         raise InputError(f'serve needs {error.name}. Install it: pip install "p3dc-shot[serve]"') from None
     known = priors if priors in ("backbone", "none") else Priors.load(priors)

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from p3dc.errors import InputError
-from p3dc.files import FIGURE_FORMATS, check_folder
+from p3dc.io.atomic import FIGURE_FORMATS, check_folder
 
 Callback = Callable[[int, int], None]
 """Called with how much is done and how much there is."""

@@ -6,17 +6,17 @@ from functools import lru_cache
 from typing import Any
 
 from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
-from p3dc.evaluation import BATCH, Measure, Part, Progress, batches_of
+from p3dc.evaluation.evaluate import BATCH, Measure, Part, Progress, batches_of
 
 MOST = 20 * BATCH
 """Tasks that a process measures before it reports: a few seconds of work."""
 
 
-def on_workers(prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Progress | None = None) -> Iterator[Part]:
-    """Measure tasks on a Ray that is joined; a :class:`p3dc.evaluation.Spread`.
+def run_on_ray(prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Progress | None = None) -> Iterator[Part]:
+    """Measure tasks on a Ray that is joined; a :class:`p3dc.evaluation.evaluate.Executor`.
 
     Features and priors, which come with ``prepare``, are sent to each machine once. What comes back for each batch of
-    tasks is what :func:`p3dc.evaluation.in_turn` gives, in the same order.
+    tasks is what :func:`p3dc.evaluation.evaluate.run_serially` gives, in the same order.
     """
     ray = load_ray()
     work = ray.put(prepare)

@@ -8,7 +8,7 @@ from typing import Any
 
 from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
 from p3dc.features import feature_parts, stream_features
-from p3dc.priors import ClassSums, Priors
+from p3dc.priors.prototypes import ClassSums, Priors
 
 JOINED = 8
 """Sums that are joined at once, and so how many a process holds."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3dc.errors import InputError
-from p3dc.evaluation import percent
-from p3dc.figures.grid import GridDisplay
-from p3dc.selection import GridPoint, SearchResult
+from p3dc.evaluation.evaluate import percent
+from p3dc.evaluation.search import GridPoint, SearchResult
+from p3dc.figures.heat_map import GridDisplay
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,7 +37,7 @@ class GridComparisonDisplay:
     --------
     >>> import numpy as np
     >>> from p3dc.figures import GridComparisonDisplay
-    >>> from p3dc.selection import SearchResult, grid
+    >>> from p3dc.evaluation.search import SearchResult, grid
     >>> alpha, beta = grid(step=0.5).T
     >>> validation = SearchResult(alpha, beta, 0.6 + 0.1 * beta, np.full(6, 0.01), n_tasks=100)
     >>> novel = SearchResult(alpha, beta, 0.7 + 0.1 * alpha, np.full(6, 0.01), n_tasks=100)

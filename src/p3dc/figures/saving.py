@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from p3dc.files import replacing
+from p3dc.io.atomic import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,20 +13,21 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from p3dc.calibration import Calibration, calibrate_alone, stranger_threshold
-from p3dc.checks import as_rows, check_point, check_same_width, check_share
+from p3dc._validation import as_rows, check_point, check_same_width, check_share
+from p3dc.classifier.calibrated_support import Calibration, calibrate_alone, stranger_threshold
 from p3dc.errors import InputError
-from p3dc.files import check_text, read_arrays, write_arrays
-from p3dc.images import lite0
-from p3dc.images.backbones import Backbone, load_backbone
+from p3dc.images.backbone_priors import backbone_priors
+from p3dc.images.backbones import lite0
+from p3dc.images.backbones.onnx import Backbone, load_backbone
+from p3dc.images.decoding import ImageError, read_image
+from p3dc.images.embedding import embed_images
 from p3dc.images.examples import Example, Progress, labelled, read_examples
-from p3dc.images.findings import Findings, find
-from p3dc.images.knowledge import backbone_priors
-from p3dc.images.listing import readable
-from p3dc.images.pipeline import embed_images
-from p3dc.images.reading import ImageError, read_image
+from p3dc.images.review import Findings, find
+from p3dc.images.sources import readable
+from p3dc.io.atomic import check_text
+from p3dc.io.safetensors import read_arrays, write_arrays
 from p3dc.method import masked_softmax
-from p3dc.priors import PACKED, Priors, pack_priors, unpack_priors, without_geometry
+from p3dc.priors.prototypes import PACKED, Priors, pack_priors, unpack_priors, without_geometry
 
 VERSION = 1
 UNKNOWN = "unknown"

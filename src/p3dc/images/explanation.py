@@ -13,10 +13,10 @@ from PIL import Image
 
 from p3dc.errors import InputError
 from p3dc.images.classifier import UNKNOWN, ImageClassifier, Prediction
+from p3dc.images.decoding import ImageError, read_image
+from p3dc.images.embedding import embed_images
 from p3dc.images.examples import Example, open_thumbnail, thumbnail
-from p3dc.images.listing import readable
-from p3dc.images.pipeline import embed_images
-from p3dc.images.reading import ImageError, read_image
+from p3dc.images.sources import readable
 from p3dc.method import l2_normalize
 
 Array = npt.NDArray[Any]
@@ -134,7 +134,7 @@ class Explanation:
         how = f"pulled by base classes with weight {weights}" if self.pulling else "base classes do not pull"
         figure.suptitle(f"The nearest examples; {how}", fontsize=11)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
+            warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font reason
             save_figure(figure, Path(path))
 
     def _draw_cosines(self, ax: Any) -> None:

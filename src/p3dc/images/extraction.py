@@ -1,6 +1,6 @@
 """Features of many images as a folder of Parquet parts, which an interrupted run continues.
 
-:mod:`p3dc.images.parts` tells what a part is. Nothing but the parts is needed to continue.
+:mod:`p3dc.images.extraction_parts` tells what a part is. Nothing but the parts is needed to continue.
 """
 
 import fcntl
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3dc.errors import InputError
-from p3dc.files import check_folder, write_json
-from p3dc.images.backbones import Backbone
-from p3dc.images.listing import ImageFile, readable
-from p3dc.images.parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
+from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.extraction_parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
+from p3dc.images.sources import ImageFile, readable
+from p3dc.io.atomic import check_folder, write_json
 
 LOCK = ".lock"
 SUMMARY = "extraction.json"
@@ -74,7 +74,7 @@ def extract(
     part_rows : int
         How many files a part covers. No more features than that are held in memory.
     batch, workers : int
-        As in :func:`p3dc.images.pipeline.embed_images`.
+        As in :func:`p3dc.images.embedding.embed_images`.
     progress : callable, optional
         Called with the number of images done and the number of those that failed.
 
@@ -88,9 +88,9 @@ def extract(
     >>> from pathlib import Path
     >>> from PIL import Image
     >>> from p3dc import FeatureSet
-    >>> from p3dc.images.backbones import load_backbone
+    >>> from p3dc.images.backbones.onnx import load_backbone
     >>> from p3dc.images.extraction import extract
-    >>> from p3dc.images.listing import list_folder
+    >>> from p3dc.images.sources import list_folder
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     photos = Path(folder) / "photos"
     ...     for colour in ("navy", "olive"):

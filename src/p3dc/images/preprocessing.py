@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from p3dc.checks import check_count, is_number
+from p3dc._validation import check_count, is_number
 from p3dc.errors import InputError
 
 Colours = Literal["RGB", "BGR"]

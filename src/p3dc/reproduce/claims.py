@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from p3dc.evaluation import paired
+from p3dc.evaluation.evaluate import paired
 from p3dc.reproduce import published
 from p3dc.reproduce.published import Published
 from p3dc.reproduce.rows import TITLES

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from p3dc.errors import InputError
+from p3dc.evaluation.search import check_disjoint, hold_out
 from p3dc.features import FeatureSet
-from p3dc.priors import Priors
+from p3dc.priors.prototypes import Priors
 from p3dc.reproduce.published import SPLITS
-from p3dc.selection import check_disjoint, hold_out
 
 NAMES = {
     "base": ("base", "base_features", "train"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import p3dc
 from p3dc.errors import InputError
 from p3dc.figures import CalibrationDisplay, GridComparisonDisplay, save_figure
-from p3dc.files import write_json, write_text
+from p3dc.io.atomic import write_json, write_text
 from p3dc.reproduce.datasets import load_data_set
 from p3dc.reproduce.document import Picture, to_html, to_markdown
 from p3dc.reproduce.pages import report_blocks, study_json

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import p3dc
-from p3dc.evaluation import percent
+from p3dc.evaluation.evaluate import percent
 from p3dc.reproduce import published
 from p3dc.reproduce.claims import claims
 from p3dc.reproduce.document import Block, Bullets, Heading, Paragraph, Picture, Table

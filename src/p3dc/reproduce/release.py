@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from p3dc import method
+from p3dc._validation import check_power
 from p3dc.baselines.contract import Array, Labels, TaskMethod
-from p3dc.checks import check_power
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
-from p3dc.priors import Priors
+from p3dc.priors.prototypes import Priors
 from p3dc.tasks import Tasks
 
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from p3dc.files import write_json
+from p3dc.io.atomic import write_json
 
 
 @dataclass(frozen=True)

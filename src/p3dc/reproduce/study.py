@@ -13,10 +13,10 @@ from threadpoolctl import threadpool_limits
 import p3dc
 from p3dc import method
 from p3dc.baselines.contract import TaskMethod
-from p3dc.classifier import P3DCClassifier
-from p3dc.engine import TaskScorer
+from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
-from p3dc.evaluation import Progress, Sampler, TaskScores, compare_on, evaluate
+from p3dc.evaluation.evaluate import Progress, Sampler, TaskScores, compare_on, evaluate
+from p3dc.evaluation.search import SearchResult, search
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.reproduce.datasets import DataSet
@@ -24,7 +24,7 @@ from p3dc.reproduce.published import SELECTED, WAYS
 from p3dc.reproduce.release import ReleaseP3DC, ReleaseSampler
 from p3dc.reproduce.rows import KEYS, ROWS, Row, Setting
 from p3dc.reproduce.store import Store
-from p3dc.selection import SearchResult, search
+from p3dc.scoring.numpy_scorer import TaskScorer
 from p3dc.tasks import TaskSampler
 
 N_WAY, N_QUERY = 5, 15

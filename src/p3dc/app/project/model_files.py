@@ -1,0 +1,62 @@
+"""Projects from model files, and model files from projects."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from p3dc.app.http.limits import Limits, invalid
+from p3dc.app.project.project import Project
+from p3dc.app.project.state import Class, Photo, State, new_id, photo_name
+from p3dc.app.project.store import Picture
+from p3dc.app.session import Task
+from p3dc.errors import InputError
+from p3dc.images.classifier import ImageClassifier
+from p3dc.images.examples import Example, open_thumbnail, thumbnail
+
+
+def write_model(task: Task) -> bytes:
+    """Write the classes of a project as the file that :meth:`ImageClassifier.load` reads."""
+    state, classifier = task.state, task.classifier
+    names = {photo.id: photo.name for photo in state.photos}
+    examples = [replace(example, key=names[example.key]) for example in classifier.examples]
+    whole = ImageClassifier(classifier.backbone, examples, classifier.priors, reject=state.reject, point=state.point)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        whole.save(path)
+        return path.read_bytes()
+
+
+def take_model(project: Project, path: Path, limits: Limits) -> int:
+    """Replace what a project holds by what a model file holds, and return the new revision."""
+    try:
+        classifier = ImageClassifier.load(path, project.backbone)
+        state, pictures = _state_of(classifier, project.keep_priors(classifier.priors), limits)
+    except InputError as error:
+        raise invalid(str(error).replace(f"{path}: ", "").replace(str(path), "the file")) from None
+    return project.change("Load model", lambda _: state, pictures)
+
+
+def _state_of(classifier: ImageClassifier, priors: str, limits: Limits) -> tuple[State, dict[str, Picture]]:
+    state = State(priors=priors, reject=classifier.reject).at(classifier.point)
+    classes: dict[str, Class] = {}
+    for name in classifier.classes:
+        state, classes[name] = state.add_class(name, limits)
+    photos, pictures = [], {}
+    for example in classifier.examples:
+        photos.append(Photo(new_id(), photo_name(example.key, limits), classes[example.label].id))
+        small = thumbnail(open_thumbnail(example.thumbnail))  # drawn anew: the file may come from anywhere
+        pictures[photos[-1].id] = Picture(_kept_features(example), small)
+    return state.add_photos(photos, limits), pictures
+
+
+def _kept_features(example: Example) -> npt.NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        features = example.features.astype(np.float32)
+    if not np.isfinite(features).all() or not features.any():
+        raise InputError(
+            f"the features of {example.key} are too large or all zeros. Leave the photo out and fit again."
+        )
+    return features

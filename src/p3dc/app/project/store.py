@@ -1,0 +1,212 @@
+"""A project on disk: one SQLite file in a folder of its own.
+
+Photos are kept as features and small pictures. Every change is a step: one transaction, on the disk before anybody is
+answered, so a killed process leaves the step whole or not there. Old steps are what undo goes back to.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from p3dc.app.project.state import State
+from p3dc.errors import InputError
+
+FILE = "project.sqlite"
+VERSION = 1
+APPLICATION = 0x70336463
+
+SCHEMA = """
+CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE photo (id TEXT PRIMARY KEY, features BLOB NOT NULL, thumbnail BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE priors (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE step (number INTEGER PRIMARY KEY, title TEXT NOT NULL, state TEXT NOT NULL);
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """What is kept of a photo: its features and a small JPEG."""
+
+    features: npt.NDArray[np.float32]
+    thumbnail: bytes
+
+
+@dataclass(frozen=True)
+class Step:
+    """A moment of the project and what led to it."""
+
+    number: int
+    title: str
+    state: State
+
+
+class StoreError(InputError):
+    """A project that cannot be read or written."""
+
+
+class Store:
+    """The file of a project, or one in memory.
+
+    Parameters
+    ----------
+    folder : path, optional
+        Made where it is not there. Without one nothing outlasts the process.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        target = ":memory:" if folder is None else str(folder / FILE)
+        with self._explained():
+            self._database = sqlite3.connect(target, isolation_level=None, check_same_thread=False, timeout=0.5)
+            try:
+                for setting in ("trusted_schema = OFF", "cell_size_check = ON", "locking_mode = EXCLUSIVE"):
+                    self._database.execute(f"PRAGMA {setting}")
+                self._database.execute("PRAGMA synchronous = FULL")
+                self._open()
+            except BaseException:
+                self.close()
+                raise
+
+    def _open(self) -> None:
+        with self._transaction():
+            application, version = (self._pragma(name) for name in ("application_id", "user_version"))
+            tables = self._database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+            if tables and application != APPLICATION:
+                raise StoreError(f"{self._name} is the file of another program. Choose another folder.")
+            if tables and version != VERSION:
+                raise StoreError(
+                    f"{self._name} has version {version}, but this p3dc reads version {VERSION}. Install the p3dc that "
+                    "wrote it."
+                )
+            if not tables:
+                for statement in SCHEMA.split(";"):
+                    self._database.execute(statement)
+                self._database.execute(f"PRAGMA application_id = {APPLICATION}")
+                self._database.execute(f"PRAGMA user_version = {VERSION}")
+        problem = self._database.execute("PRAGMA quick_check").fetchone()[0]
+        if problem != "ok":
+            raise ValueError(problem.splitlines()[-1])
+
+    def read(self) -> tuple[list[Step], dict[str, Picture]]:
+        """Read all steps, the oldest first, and all photos."""
+        with self._explained():
+            rows = self._database.execute("SELECT number, title, state FROM step ORDER BY number").fetchall()
+            steps = [Step(int(n), str(title), State.from_json(json.loads(state))) for n, title, state in rows]
+            pictures = {
+                str(identity): Picture(np.frombuffer(features, dtype="<f4"), bytes(thumbnail))
+                for identity, features, thumbnail in self._database.execute("SELECT id, features, thumbnail FROM photo")
+            }
+            if not {photo.id for step in steps for photo in step.state.photos} <= set(pictures):
+                raise ValueError("it lacks a photo")
+        return steps, pictures
+
+    def record(
+        self,
+        facts: Mapping[str, object],
+        step: Step | None = None,
+        added: Mapping[str, Picture] | None = None,
+        dropped: Iterable[int] = (),
+        gone: Iterable[str] = (),
+        priors: Mapping[str, bytes] | None = None,
+        idle: Iterable[str] = (),
+    ) -> None:
+        """Change everything at once.
+
+        Parameters
+        ----------
+        facts : mapping from name to value
+        step : Step, optional
+            One that is new.
+        added : mapping from id to Picture, optional
+            Photos that are new.
+        dropped : iterable of int
+            The numbers of steps to forget.
+        gone : iterable of str
+            The ids of photos to forget.
+        priors : mapping from name to content, optional
+            Files of priors that are new.
+        idle : iterable of str
+            The names of priors to forget.
+        """
+        with self._explained(), self._transaction():
+            run = self._database
+            for identity, picture in (added or {}).items():
+                content = np.asarray(picture.features, dtype="<f4").tobytes(), picture.thumbnail
+                run.execute("INSERT INTO photo VALUES (?, ?, ?)", (identity, *content))
+            run.executemany("INSERT INTO priors VALUES (?, ?)", (priors or {}).items())
+            run.executemany("DELETE FROM priors WHERE name = ?", [(name,) for name in idle])
+            run.executemany("DELETE FROM step WHERE number = ?", [(number,) for number in dropped])
+            run.executemany("DELETE FROM photo WHERE id = ?", [(identity,) for identity in gone])
+            if step is not None:
+                written = json.dumps(step.state.to_json(), ensure_ascii=False)
+                run.execute("INSERT INTO step VALUES (?, ?, ?)", (step.number, step.title, written))
+            for name, value in facts.items():
+                run.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, str(value)))
+
+    def fact(self, name: str) -> str | None:
+        """Look up a fact."""
+        with self._explained():
+            found = self._database.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def number(self, name: str) -> int:
+        """Look up a fact that is a number; 0 where it is not there."""
+        with self._explained():
+            return int(self.fact(name) or 0)
+
+    def priors(self, name: str) -> bytes | None:
+        """Read the file of priors that were kept."""
+        with self._explained():
+            found = self._database.execute("SELECT content FROM priors WHERE name = ?", (name,)).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def kept_priors(self) -> set[str]:
+        """Name the priors that are kept."""
+        with self._explained():
+            return {str(name) for (name,) in self._database.execute("SELECT name FROM priors")}
+
+    def close(self) -> None:
+        """Let others open it."""
+        self._database.close()
+
+    def _pragma(self, name: str) -> int:
+        return int(self._database.execute(f"PRAGMA {name}").fetchone()[0])
+
+    @property
+    def _name(self) -> str:
+        return "the project in memory" if self.folder is None else str(self.folder / FILE)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            if self._database.in_transaction:  # SQLite ends some itself, when the disk is full
+                self._database.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what SQLite says into a sentence."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise StoreError(f"{self._name} is open in another process. Stop that one first.") from None
+            raise StoreError(
+                f"{self._name} cannot be read or written ({error}). Look at the disk and its rights."
+            ) from None
+        except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
+            raise StoreError(
+                f"{self._name} is damaged ({error}). Choose another folder, or bring back a copy."
+            ) from None

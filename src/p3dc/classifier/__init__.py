@@ -1,0 +1,1 @@
+"""The classifier: a calibrated support, the scikit-learn estimator, its file."""

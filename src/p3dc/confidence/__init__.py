@@ -1,0 +1,1 @@
+"""Probabilities, unknowns, and how far to trust both."""

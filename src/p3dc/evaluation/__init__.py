@@ -1,0 +1,1 @@
+"""Accuracy over many tasks: evaluate, compare, search."""

@@ -1,0 +1,55 @@
+"""What a backbone knows itself: the classes that it was trained on, as base classes with names.
+
+The row of a classifier that speaks for a class is a direction, not a point. Seen from the mean of all features, a class
+lies where its row points, less the mean of all rows. So each prototype is put far out in that direction, at three times
+the distance of real classes; nearer, where the centre of a task matters more than the direction, they pull less well.
+How features scatter was learned from photos, by ``scripts/make_lite0_geometry.py``.
+"""
+
+from importlib.resources import as_file, files
+
+import numpy as np
+
+from p3dc.images.backbones import lite0
+from p3dc.images.backbones.onnx import Backbone
+from p3dc.io.safetensors import read_arrays
+from p3dc.method import l2_normalize
+from p3dc.priors.geometry import Geometry, whiten
+from p3dc.priors.prototypes import Priors
+
+VERSION = 1
+FAR = 3.0
+NUMBERS = ("rest", "tightness", "spread", "distance")
+
+
+def backbone_priors(backbone: Backbone) -> Priors | None:
+    """Return the classes that a backbone was trained on, where they are known: the 1,000 of EfficientNet-Lite0.
+
+    Examples
+    --------
+    >>> from p3dc.images.backbones.onnx import load_backbone
+    >>> from p3dc.images.backbone_priors import backbone_priors
+    >>> priors = backbone_priors(load_backbone())
+    >>> priors
+    Priors(1,000 base classes, 1,280 features)
+    >>> priors.class_names[10:13]
+    ('brambling', 'goldfinch', 'house finch')
+    """
+    if backbone.name != lite0.NAME:
+        return None
+    with as_file(files("p3dc") / "data") as folder:
+        arrays, facts = read_arrays(
+            folder / "lite0-geometry.safetensors",
+            "geometry",
+            VERSION,
+            required=["axes", "gains", "mean"],
+            facts=NUMBERS,
+        )
+        names = (folder / "imagenet-classes.txt").read_text(encoding="utf-8").splitlines()
+    rows = lite0.classifier_head()[0].astype(np.float64)
+    ways = l2_normalize(rows - rows.mean(axis=0))
+    prototypes = arrays["mean"].astype(np.float64) + FAR * facts.pop("distance") * ways
+    axes, gains = arrays["axes"].astype(np.float64), arrays["gains"].astype(np.float64)
+    whitened = whiten(prototypes, axes, gains, facts["rest"])
+    geometry = Geometry(axes, gains, **facts, lengths=np.ones(len(rows)), prototypes=whitened)
+    return Priors(prototypes, names, geometry=geometry)

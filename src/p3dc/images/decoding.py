@@ -1,0 +1,236 @@
+"""Images of any common kind as upright RGB.
+
+Every failure is an :class:`ImageError` whose sentence leaves out the path: who asked for the image knows it.
+"""
+
+import io
+import os
+import re
+import stat
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+from p3dc.errors import InputError
+
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+
+MAX_PIXELS = 100_000_000
+"""Larger images are refused before they are decoded: 100 million pixels take 300 MB, and more while they are turned."""
+
+DRAFT_MARGIN = 4
+"""A JPEG may be decoded smaller, but its short side stays this many times longer than what is wanted of it."""
+
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What undoes each EXIF orientation."""
+
+
+class ImageError(InputError):
+    """An image that cannot be used, told in a sentence or two without its path."""
+
+
+class NotAnImageError(ImageError):
+    """Something else than an image of a known format."""
+
+
+class TooManyPixelsError(ImageError):
+    """An image that would take too much memory."""
+
+
+def read_image(path: str | os.PathLike[str], *, short_side: int | None = None) -> Image.Image:
+    """Read an image file as upright RGB.
+
+    What is transparent becomes white. Of a moving image the first frame counts. Grey values of 16 or 32 bits and
+    floats are scaled to 8 bits. A file that ends early is refused. Several threads may read at once.
+
+    Parameters
+    ----------
+    path : path
+        A JPEG, PNG, WebP, BMP, GIF or TIFF file, whatever its name ends in.
+    short_side : int, optional
+        How long the short side will be after scaling down. A large JPEG is then decoded at the scale that
+        :func:`draft_scale` gives, which is faster.
+
+    Returns
+    -------
+    PIL.Image.Image
+        Of mode RGB.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from PIL import Image
+    >>> from p3dc.images.decoding import read_image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.new("LA", (4, 3)).save(Path(folder) / "clear.png")
+    ...     read_image(Path(folder) / "clear.png").getpixel((0, 0))
+    (255, 255, 255)
+    """
+    try:
+        status = Path(path).stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise ImageError("It is a folder. Give a file.")
+        if not stat.S_ISREG(status.st_mode):  # a pipe would wait for ever
+            raise ImageError("It is not an ordinary file. Give one.")
+        if not status.st_size:
+            raise ImageError("The file is empty. Fetch it again.")
+        with Path(path).open("rb") as file:
+            return _read(file, short_side)
+    except ImageError:
+        raise
+    except FileNotFoundError:
+        raise ImageError("The file does not exist, or not any more. Put it back, or leave it out.") from None
+    except (OSError, ValueError) as error:  # a null character in a path is a ValueError
+        why = getattr(error, "strerror", None) or error
+        raise ImageError(f"The file cannot be opened ({why}). Make it readable, or leave it out.") from None
+
+
+def read_image_bytes(data: bytes, *, short_side: int | None = None) -> Image.Image:
+    """Read an image as :func:`read_image` does, from the bytes of a file."""
+    return read_image_file(io.BytesIO(data), short_side=short_side)
+
+
+def read_image_file(file: IO[bytes], *, short_side: int | None = None, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    """Read an image as :func:`read_image` does, from an open file."""
+    if not file.seek(0, io.SEEK_END):
+        raise ImageError("The file is empty. Fetch it again.")
+    file.seek(0)
+    return _read(file, short_side, max_pixels)
+
+
+def _read(file: IO[bytes], short_side: int | None, max_pixels: int = MAX_PIXELS) -> Image.Image:
+    try:
+        with _quiet(), Image.open(file, formats=FORMATS) as image:
+            width, height = image.size
+            if width * height > max_pixels:
+                raise TooManyPixelsError(
+                    f"It has {width:,}×{height:,} pixels; more than {max_pixels:,} are refused. Scale it down first."
+                )
+            scale = draft_scale(width, height, short_side)
+            if scale > 1:
+                image.draft(None, (width // scale, height // scale))
+            image.load()
+            return _as_rgb(_turned(image))
+    except ImageError:
+        raise
+    except UnidentifiedImageError:
+        raise NotAnImageError(
+            "It is not a JPEG, PNG, WebP, BMP, GIF or TIFF image, or its beginning is damaged. Fetch or save it again."
+        ) from None
+    except Image.DecompressionBombError:
+        raise TooManyPixelsError("It has far too many pixels. Scale it down first.") from None
+    except Exception as error:  # a damaged file can raise anything
+        why = str(error) or type(error).__name__
+        raise ImageError(f"It is cut off or damaged ({why}). Fetch it again.") from None
+
+
+def draft_scale(width: int, height: int, short_side: int | None) -> int:
+    """Say by how much a JPEG may be decoded smaller: 8, 4, 2 or 1.
+
+    The short side stays at least ``DRAFT_MARGIN`` times as long as what is wanted, and both sides are divisible:
+    otherwise the last row or column would stand for a part of one, and the image would be stretched a little.
+
+    Examples
+    --------
+    >>> draft_scale(4032, 3024, short_side=256), draft_scale(4033, 3024, short_side=256)
+    (2, 1)
+    """
+    if short_side is None:
+        return 1
+    least = DRAFT_MARGIN * short_side
+    return next(s for s in (8, 4, 2, 1) if s == 1 or (width % s == height % s == 0 and min(width, height) >= s * least))
+
+
+def _turned(image: Image.Image) -> Image.Image:
+    try:
+        method = UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # damaged EXIF can raise anything, and the pixels are good
+        method = None
+    return image if method is None else image.transpose(method)
+
+
+def _as_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith(("I", "F")):
+        return Image.fromarray(_as_bytes(np.asarray(image))).convert("RGB")
+    if image.has_transparency_data:
+        colours = image.convert("RGBA")
+        white = Image.new("RGB", image.size, "white")
+        white.paste(colours, mask=colours.getchannel("A"))
+        return white
+    return image.convert("RGB")
+
+
+def _as_bytes(grey: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """Scale grey values to 0 to 255.
+
+    Whole numbers that fit into 16 bits are taken to have 16 bits, and floats from 0 to 1 to have 1 for white, but
+    longer whole numbers and floats that all fit into 8 bits are taken as they are. Other values are stretched from the
+    least to the greatest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> _as_bytes(np.array([0, 257, 65535], dtype=np.uint16))
+    array([  0,   1, 255], dtype=uint8)
+    >>> _as_bytes(np.array([0.0, 0.5, 1.0]))
+    array([  0, 128, 255], dtype=uint8)
+    >>> _as_bytes(np.array([-1000, -500, 1000]))
+    array([  0,  64, 255], dtype=uint8)
+    """
+    values = np.clip(np.nan_to_num(grey.astype(np.float32), posinf=0, neginf=0), -1e30, 1e30)
+    least, greatest = float(values.min()), float(values.max())
+    whole = grey.dtype.kind in "iu"
+    if whole and grey.dtype.itemsize == 2:
+        least, greatest = 0.0, 65535.0
+    elif least >= 0:
+        ceilings = (255.0, 65535.0) if whole else (1.0, 255.0)
+        least, greatest = 0.0, next((ceiling for ceiling in ceilings if greatest <= ceiling), greatest)
+    span = greatest - least
+    values -= least
+    values *= 255 / span if span > 1e-30 else 0
+    values += 0.5
+    return values.astype(np.uint8)
+
+
+_IGNORED = ("ignore", None, Warning, re.compile(r"PIL\."), 0)
+_lock = threading.Lock()
+_readers = 0
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence Pillow while any thread reads.
+
+    ``warnings.catch_warnings`` puts back the filters that it found, so threads that overlap would undo each other. Here
+    the first reader adds one filter for Pillow alone and the last takes it away; nobody else's filters are touched.
+    """
+    global _readers
+    with _lock:
+        _readers += 1
+        filters = cast(list[Any], warnings.filters)
+        if _IGNORED not in filters:
+            filters.insert(0, _IGNORED)
+    try:
+        yield
+    finally:
+        with _lock:
+            _readers -= 1
+            filters = cast(list[Any], warnings.filters)
+            while not _readers and _IGNORED in filters:
+                filters.remove(_IGNORED)

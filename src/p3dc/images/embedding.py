@@ -1,0 +1,125 @@
+"""Reading and embedding at the same time, in order and in bounded memory."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from p3dc._validation import check_count
+from p3dc.images.backbones.onnx import Backbone, n_cores
+from p3dc.images.decoding import ImageError
+
+Item = TypeVar("Item")
+Array = npt.NDArray[Any]
+
+
+def embed_images(
+    items: Iterable[Item],
+    read: Callable[[Item], Image.Image],
+    backbone: Backbone,
+    *,
+    batch: int = 32,
+    workers: int | None = None,
+) -> Generator[tuple[Item, Array | ImageError], None, None]:
+    """Embed images: threads read ahead while the backbone works.
+
+    The first batch holds one image and each next one twice as many, so the first result comes soon. Which images share
+    a batch depends on their places alone, not on how fast the threads are. Closing the iterator stops the threads.
+
+    Parameters
+    ----------
+    items : iterable
+        What stands for an image: a path, for example. It is read no further than two batches ahead.
+    read : callable
+        Opens an item as upright RGB; called in threads.
+    backbone : Backbone
+        What turns prepared pixels into features.
+    batch : int
+        How many images the backbone gets at once, at most.
+    workers : int, optional
+        How many threads read. One for each core unless given.
+
+    Yields
+    ------
+    item : object
+        Each item, in the order in which they came.
+    result : array of shape (n_features,) or ImageError
+        Its features, or why there are none.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> from p3dc.images.embedding import embed_images
+    >>> colours = SimpleNamespace(
+    ...     preprocessing=SimpleNamespace(prepare=lambda image: np.asarray(image.resize((1, 1)))),
+    ...     embed=lambda pixels: pixels.reshape(len(pixels), 3).astype(np.float32),
+    ... )
+    >>> for name, features in embed_images(["red", "blue"], lambda name: Image.new("RGB", (9, 9), name), colours):
+    ...     print(name, features)
+    red [255.   0.   0.]
+    blue [  0.   0. 255.]
+    """
+    check_count("batch", batch, 1)
+    workers = n_cores() if workers is None else workers
+    check_count("workers", workers, 1)
+    return _embed(iter(items), read, backbone, batch, workers)
+
+
+def _embed(
+    items: Iterator[Item], read: Callable[[Item], Image.Image], backbone: Backbone, batch: int, workers: int
+) -> Generator[tuple[Item, Array | ImageError], None, None]:
+    def prepare(item: Item) -> Array | ImageError:
+        try:
+            with failing_alone():
+                return backbone.preprocessing.prepare(read(item))
+        except ImageError as error:
+            return error
+
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="p3dc-read")
+    waiting: deque[tuple[Item, Future[Array | ImageError]]] = deque()
+    size = 1
+    try:
+        while True:
+            ahead = size + max(batch, workers) - len(waiting)
+            waiting.extend((item, pool.submit(prepare, item)) for item in islice(items, ahead))
+            if not waiting:
+                return
+            now = [waiting.popleft() for _ in range(min(size, len(waiting)))]
+            yield from _batch_results(backbone, [item for item, _ in now], [future.result() for _, future in now])
+            size = min(2 * size, batch)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def failing_alone() -> Iterator[None]:
+    """Make an :class:`ImageError` of whatever goes wrong: one image must not end the work on all others."""
+    try:
+        yield
+    except ImageError:
+        raise
+    except Exception as error:
+        raise ImageError(f"It cannot be prepared ({type(error).__name__}: {error}). Save it again.") from None
+
+
+def _batch_results(
+    backbone: Backbone, items: list[Item], prepared: list[Array | ImageError]
+) -> Iterator[tuple[Item, Array | ImageError]]:
+    pixels = [each for each in prepared if not isinstance(each, ImageError)]
+    rows = iter(backbone.embed(np.stack(pixels)) if pixels else ())
+    for item, each in zip(items, prepared, strict=True):
+        yield item, each if isinstance(each, ImageError) else _finite(next(rows))
+
+
+def _finite(row: Array) -> Array | ImageError:
+    if np.isfinite(row).all():
+        return row
+    return ImageError("Its features are not finite numbers. Look at the image, or leave it out.")

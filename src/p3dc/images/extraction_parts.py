@@ -1,0 +1,206 @@
+"""One part of an extraction: which files it covers, whether it is there, how it is made.
+
+Part k covers the files from k · part_rows on, always as many. Each part says in its metadata what made it, which files
+it covers and which of them failed. It is written in one step, and whoever makes it writes the same rows: a part is
+there whole or is made again, by any process and any number of times.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from p3dc._validation import check_count
+from p3dc.errors import InputError
+from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.decoding import ImageError, read_image
+from p3dc.images.embedding import embed_images
+from p3dc.images.sources import ImageFile, readable
+from p3dc.io.atomic import replacing
+
+FACTS_KEY = b"p3dc.extraction"
+VERSION = 1
+
+Failure = tuple[str, str]
+"""The key of an image and why it has no features."""
+
+Maker = dict[str, Any]
+"""What makes features: backbone, preprocessing, rows of a part."""
+
+
+def maker_of(backbone: Backbone, part_rows: int) -> Maker:
+    """Tell what must be equal in all parts of a folder."""
+    return {
+        "version": VERSION,
+        "backbone": {"name": backbone.name, "digest": backbone.digest, "n_features": backbone.n_features},
+        "preprocessing": json.loads(backbone.preprocessing.to_json()),
+        "part_rows": part_rows,
+    }
+
+
+def in_parts(files: Iterable[ImageFile], part_rows: int) -> Iterator[tuple[int, list[ImageFile]]]:
+    """Cut a list of files into numbered parts, holding one at a time."""
+    check_count("part_rows", part_rows, 1)
+    remaining = iter(files)
+    for number in count():
+        part = list(islice(remaining, part_rows))
+        if not part:
+            return
+        yield number, part
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """Name the file of a part."""
+    return folder / f"part-{number:06}.parquet"
+
+
+def kept_failures(path: Path, files: list[ImageFile], maker: Maker) -> list[Failure] | None:
+    """Return the failures of a part that is there; None if it is missing or its files have changed since."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.exists():
+        return None
+    try:
+        with pq.ParquetFile(path) as part:
+            facts = json.loads(part.schema_arrow.metadata[FACTS_KEY])
+            made_by, failures = dict(facts["maker"]), [(str(key), str(why)) for key, why in facts["failures"]]
+            unchanged = facts["contents"] == _contents_digest(files)
+            n_rows, same = part.metadata.num_rows, facts["files"] == _listing_digest(files)
+            ids = [] if same else part.read(["id"])["id"].to_pylist()
+    except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        raise InputError(f"{path} is damaged or no part of an extraction. Remove it and start again.") from None
+    _check_maker(path.parent, made_by, maker)
+    if not same:
+        raise InputError(_changed(path, {*ids, *dict(failures)}, {file.key for file in files}))
+    if not unchanged:
+        return None
+    if n_rows + len(failures) != len(files):
+        raise InputError(f"{path} is damaged: it has {n_rows} rows. Remove it and start again.")
+    return failures
+
+
+def make_part(
+    path: Path,
+    files: list[ImageFile],
+    maker: Maker,
+    backbone: Backbone,
+    *,
+    batch: int = 32,
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Failure]:
+    """Extract one part, write it and return its failures.
+
+    Parameters
+    ----------
+    path : Path
+        The file to write.
+    files : list of ImageFile
+        What the part covers.
+    maker : dict
+        What :func:`maker_of` tells of the backbone.
+    backbone : Backbone
+        What makes the features.
+    batch, workers : int
+        As in :func:`p3dc.images.embedding.embed_images`.
+    progress : callable, optional
+        Called with the number of images done and the number of those that failed.
+
+    Returns
+    -------
+    list of (key, sentence)
+    """
+    contents = _contents_digest(files)
+    features = np.empty((len(files), backbone.n_features), np.float32)
+    kept: list[ImageFile] = []
+    failures: list[Failure] = []
+
+    def read(file: ImageFile) -> Image.Image:
+        _check_name(file)
+        return read_image(file.path, short_side=backbone.preprocessing.short_side)
+
+    with closing(embed_images(files, read, backbone, batch=batch, workers=workers)) as results:
+        for file, result in results:
+            if isinstance(result, ImageError):
+                failures.append((file.key, str(result)))
+            else:
+                features[len(kept)] = result
+                kept.append(file)
+            if progress is not None:
+                progress(len(kept) + len(failures), len(failures))
+    facts = {"maker": maker, "files": _listing_digest(files), "contents": contents, "failures": failures}
+    _write_parquet(path, features[: len(kept)], kept, facts)
+    return failures
+
+
+def _contents_digest(files: list[ImageFile]) -> str:
+    """Hash sizes and times of change, which tell whether a file is still the one that was read."""
+    stamps: list[tuple[int, int] | None] = []
+    for file in files:
+        try:
+            status = file.path.stat()
+            stamps.append((status.st_size, status.st_mtime_ns))
+        except OSError:
+            stamps.append(None)
+    return hashlib.sha256(json.dumps(stamps).encode()).hexdigest()
+
+
+def _listing_digest(files: list[ImageFile]) -> str:
+    rows = [[file.key, file.label] for file in files]
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def _check_maker(folder: Path, found: Maker, maker: Maker) -> None:
+    for what in maker:
+        if found.get(what) != maker[what]:
+            raise InputError(
+                f"{folder} holds features of another {what.replace('_', ' ')}: {_brief(found.get(what))}, not "
+                f"{_brief(maker[what])}. Use the same, or give a new folder."
+            )
+
+
+def _brief(fact: Any) -> str:
+    if isinstance(fact, dict) and {"name", "digest"} <= set(fact):
+        return f"{fact['name']} ({str(fact['digest'])[:12]})"
+    return json.dumps(fact)
+
+
+def _changed(path: Path, before: set[str], now: set[str]) -> str:
+    changes = [
+        f"{sorted(keys)[0]} {verb}" + (f", like {len(keys) - 1:,} more" if len(keys) > 1 else "")
+        for keys, verb in ((now - before, "is new"), (before - now, "is gone"))
+        if keys
+    ]
+    what = " and ".join(changes) or "the same files have other labels or another order"
+    return (
+        f"{path.parent} was extracted from another list of images: in {path.name}, {what}. "
+        "Give the same images, or a new folder."
+    )
+
+
+def _check_name(file: ImageFile) -> None:
+    if readable(file.path) != str(file.path):
+        raise ImageError("Its name is not UTF-8 text. Rename it.")
+
+
+def _write_parquet(path: Path, features: Any, files: list[ImageFile], facts: dict[str, Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    n_features = features.shape[1]
+    fields = [("embedding", pa.list_(pa.float32(), n_features)), ("label", pa.string()), ("id", pa.string())]
+    columns = [
+        pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), n_features),
+        pa.array([file.label or "" for file in files], pa.string()),
+        pa.array([file.key for file in files], pa.string()),
+    ]
+    table = pa.table(columns, schema=pa.schema(fields, metadata={FACTS_KEY: json.dumps(facts)}))
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, use_dictionary=["label"])

@@ -1,0 +1,252 @@
+"""Which images there are: a folder for each class, a flat folder, or a CSV."""
+
+import csv
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from p3dc.errors import InputError
+from p3dc.io.atomic import damaged
+
+ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+
+Entry = tuple[str, str, bool]
+"""Something in a folder: what it is sorted by, its path from the root, and whether it is a folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFile:
+    """One image on disk.
+
+    Attributes
+    ----------
+    path : Path
+        Where to open it.
+    key : str
+        What it is called: the path from the root, with slashes. Always text that can be printed and saved.
+    label : str or None
+        Its class, where that is known.
+    """
+
+    path: Path
+    key: str
+    label: str | None
+
+
+def list_folder(root: str | os.PathLike[str], others: Counter[str] | None = None) -> Iterator[ImageFile]:
+    """Find the images of a folder, sorted by key, without opening one.
+
+    The folders directly below the root are the classes, and what lies deeper belongs to them too. A folder with images
+    directly in it has no classes. Hidden names and files that do not end like an image are passed over. Mistakes are
+    told at once; the files come one by one, and no more than the names of one folder are held.
+
+    Parameters
+    ----------
+    root : path
+    others : Counter, optional
+        Counts the files that are passed over, by ending.
+
+    Returns
+    -------
+    iterator of ImageFile
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from p3dc.images.sources import list_folder
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     for name in ("wren/2.jpg", "wren/1.jpg", "robin/1.PNG", "robin/notes.txt"):
+    ...         (Path(root) / name).parent.mkdir(exist_ok=True)
+    ...         (Path(root) / name).touch()
+    ...     [(image.key, image.label) for image in list_folder(root)]
+    [('robin/1.PNG', 'robin'), ('wren/1.jpg', 'wren'), ('wren/2.jpg', 'wren')]
+    """
+    folder = Path(root)
+    if not folder.is_dir():
+        raise InputError(f"{readable(folder)} is not a folder. Give a folder of images.")
+    others = Counter() if others is None else others
+    top = _entries(folder, "", others)
+    loose = [entry for entry in top if not entry[2]]
+    classes = [entry for entry in top if entry[2]]
+    within = _walk(folder, classes, others)
+    first = next(within, None)
+    if loose and first is not None:
+        raise InputError(
+            f"{readable(folder)} has images of its own, {readable(loose[0][1])} for example, beside folders with "
+            f"images, {readable(classes[0][1])} for example. Put each image into the folder of its class, or all of "
+            "them into one folder."
+        )
+    if loose:
+        return (_image(folder, relative, labelled=False) for _, relative, _ in loose)
+    if first is None:
+        raise InputError(f"{readable(folder)} holds no images{_told(others)}. Images end in {_endings()}.")
+    return (_image(folder, relative, labelled=True) for relative in chain([first], within))
+
+
+def each_image(path: str | os.PathLike[str], others: Counter[str] | None = None) -> Iterator[ImageFile]:
+    """Find the images of a CSV or of a folder; those of a folder are not held together."""
+    return iter(list_csv(path)) if Path(path).suffix.lower() == ".csv" else list_folder(path, others)
+
+
+def list_images(path: str | os.PathLike[str], others: Counter[str] | None = None) -> list[ImageFile]:
+    """List the images of a CSV or of a folder, all of them at once."""
+    return list(each_image(path, others))
+
+
+def readable(name: str | os.PathLike[str]) -> str:
+    r"""Write bytes of a file's name that are no UTF-8 as escapes, so that the name can be printed and saved.
+
+    Examples
+    --------
+    >>> import os
+    >>> print(readable(os.fsdecode(b"caf\xe9.jpg")))
+    caf\xe9.jpg
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _image(root: Path, relative: str, *, labelled: bool) -> ImageFile:
+    key = readable(relative)
+    return ImageFile(root / relative, key, key.partition("/")[0] if labelled else None)
+
+
+def _walk(root: Path, classes: list[Entry], others: Counter[str]) -> Iterator[str]:
+    """Give the paths of the images below some folders, in order."""
+    for top in classes:
+        seen: set[tuple[int, int]] = set()  # a link may lead back up: in a class each real folder counts once
+        stack = [top]
+        while stack:
+            _, relative, is_folder = stack.pop()
+            if not is_folder:
+                yield relative
+                continue
+            try:
+                status = (root / relative).stat()
+            except OSError as error:
+                raise _unreadable(root / relative, error) from None
+            if (status.st_dev, status.st_ino) not in seen:
+                seen.add((status.st_dev, status.st_ino))
+                stack += reversed(_entries(root, relative, others))
+
+
+def _entries(root: Path, relative: str, others: Counter[str]) -> list[Entry]:
+    """List the folders and images of one folder in the order of their keys; count the other files by ending."""
+    found: list[Entry] = []
+    try:
+        with os.scandir(root / relative) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.startswith(".") or name == "__MACOSX":
+                    continue
+                path = f"{relative}/{name}" if relative else name
+                _, dot, last = name.rpartition(".")
+                ending = (dot + last).lower() if dot else ""
+                if _is_folder(entry):
+                    found.append((name + "/", path, True))  # the slash sorts a folder where its files belong
+                elif ending in ENDINGS:
+                    found.append((name, path, False))
+                else:
+                    others[ending] += 1
+    except OSError as error:
+        raise _unreadable(root / relative, error) from None
+    return sorted(found)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _unreadable(folder: Path, error: OSError) -> InputError:
+    return InputError(f"{readable(folder)} cannot be listed ({error.strerror}). Make it readable, or leave it out.")
+
+
+def _told(others: Counter[str]) -> str:
+    if not others:
+        return ""
+    common = ", ".join(readable(ending) or "no ending" for ending, _ in others.most_common(3))
+    return f", but {others.total():,} other files ({common})"
+
+
+def _endings() -> str:
+    return ", ".join(sorted(ENDINGS))
+
+
+def list_csv(path: str | os.PathLike[str]) -> list[ImageFile]:
+    r"""Read the images that a CSV names, in its order.
+
+    Parameters
+    ----------
+    path : path
+        A CSV in UTF-8 with a header. The column ``path`` is needed, and relative paths start at the CSV's folder. The
+        column ``label`` may be missing, and its cells may be empty. Other columns are passed over.
+
+    Returns
+    -------
+    list of ImageFile
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from p3dc.images.sources import list_csv
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = (Path(folder) / "birds.csv").write_text("path,label\na.jpg,wren\nmore/b.jpg,\n")
+    ...     [(image.key, image.label) for image in list_csv(Path(folder) / "birds.csv")]
+    [('a.jpg', 'wren'), ('more/b.jpg', None)]
+    """
+    table = Path(path)
+    if not table.is_file():
+        raise InputError(f"{readable(table)} is not a file. Give a CSV with the columns path and label.")
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as file:
+            return _read_rows(table, file)
+    except UnicodeDecodeError:
+        raise InputError(f"{readable(table)} is not UTF-8 text. Save the CSV as UTF-8.") from None
+    except (OSError, csv.Error) as error:
+        raise damaged(readable(table), error) from None
+
+
+def _read_rows(table: Path, file: Iterable[str]) -> list[ImageFile]:
+    rows = csv.reader(file, strict=True)
+    header = [name.strip() for name in next(rows, [])]
+    for name, least in (("path", 1), ("label", 0)):
+        if not least <= header.count(name) <= 1:
+            raise InputError(
+                f"{readable(table)} has {header.count(name)} columns {name!r} in its first line: "
+                f"{', '.join(header) or 'nothing'}. Name one column path and one label."
+            )
+    path_at, label_at = header.index("path"), header.index("label") if "label" in header else len(header)
+    lines: dict[str, int] = {}
+    images = []
+    for row in rows:
+        if not any(row):
+            continue
+        written = row[path_at] if path_at < len(row) else ""
+        if not written or "\0" in written:
+            raise InputError(f"{readable(table)} line {rows.line_num} has no path. Fill it in or remove the line.")
+        key = _key(table.parent, written)
+        if key in lines:
+            raise InputError(
+                f"{readable(table)} has {key} twice, in line {lines[key]} and line {rows.line_num}. Remove one of them."
+            )
+        lines[key] = rows.line_num
+        label = row[label_at] if label_at < len(row) else ""
+        images.append(ImageFile(table.parent / written, key, label or None))
+    if not images:
+        raise InputError(f"{readable(table)} names no images. Add a line for each of them.")
+    return images
+
+
+def _key(folder: Path, written: str) -> str:
+    """Name an image by its path from the CSV's folder, or in full where it lies elsewhere."""
+    path = Path(os.path.normpath(written))
+    if path.is_absolute() and path.is_relative_to(folder.absolute()):
+        path = path.relative_to(folder.absolute())
+    return path.as_posix()

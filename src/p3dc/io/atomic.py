@@ -1,0 +1,99 @@
+"""Atomic writes: a killed process leaves the old file or the new one.
+
+A file is written under a temporary name in the same folder, flushed to disk and then renamed in one step.
+"""
+
+import json
+import math
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from p3dc.errors import InputError
+
+FIGURE_FORMATS = (".png", ".svg", ".pdf")
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path to write to; afterwards it becomes ``path``, or goes away if writing failed.
+
+    A link stays, and the file that it points to is replaced. The permissions of an old file stay.
+    """
+    check_folder(path)
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{secrets.token_hex(8)}.partial")
+    temporary.touch(exist_ok=False)
+    try:
+        mode = temporary.stat().st_mode
+        yield temporary
+        _flush(temporary, os.O_RDWR)
+        temporary.chmod(stat.S_IMODE(target.stat().st_mode if target.exists() else mode) & 0o777)
+        temporary.replace(target)
+        if os.name == "posix":  # elsewhere a folder cannot be opened
+            _flush(target.parent, os.O_RDONLY)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that could not be written; worth asking before long work, not after it."""
+    target = Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise InputError(f"{path} cannot be written: {target.parent} is not a folder. Make it first.")
+    if target.is_dir():
+        raise InputError(f"{path} cannot be written: it is a folder. Give the name of a file in it.")
+    if target.exists() and not target.is_file():
+        raise InputError(f"{path} cannot be written: it is not an ordinary file. Give the name of one.")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path} cannot be written: {target.parent} may not be written to. Choose another folder.")
+
+
+def check_text(texts: Iterable[str], what: str) -> None:
+    """Refuse text that no file can hold: halves of characters."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            near = text[max(0, error.start - 20) : error.end + 20]
+            raise InputError(f"{what} have half a character in {near!a} and cannot be saved. Rename it.") from None
+
+
+def _flush(path: Path, mode: int) -> None:
+    handle = os.open(path, mode)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
+    """Make the sentence for a file that could not be read."""
+    why = str(error) or type(error).__name__
+    return InputError(f"{path} is damaged or cannot be read ({why}). Fetch or write it again.")
+
+
+def write_json(path: str | os.PathLike[str], content: object) -> None:
+    """Write JSON atomically; NaN and infinity, which JSON reason, become null."""
+    text = json.dumps(_without_nan(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_text(path, text)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write text atomically."""
+    check_text([text], f"the contents of {path}")
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _without_nan(content: object) -> object:
+    if isinstance(content, float):
+        return content if math.isfinite(content) else None
+    if isinstance(content, dict):
+        return {key: _without_nan(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_without_nan(value) for value in content]
+    return content

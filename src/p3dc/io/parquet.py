@@ -1,0 +1,232 @@
+"""Features in Parquet: one file, or a folder of parts."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from p3dc._validation import Floats, row_blocks
+from p3dc.errors import InputError
+from p3dc.io.atomic import damaged
+
+COLUMNS = ("embedding", "label", "id")
+CLASS_NAMES_KEY = b"p3dc.class_names"
+
+Batch = tuple[Floats, npt.NDArray[Any], npt.NDArray[np.str_] | None]
+"""Some rows: features, labels as the file has them, ids."""
+
+
+def parts_of(path: Path) -> list[Path]:
+    """List the files of a folder of parts in order, or the one file that there is."""
+    if not path.is_dir():
+        return [path]
+    found = (part for part in path.rglob("*.parquet") if part.is_file())
+    parts = sorted(p for p in found if not any(name.startswith((".", "_")) for name in p.relative_to(path).parts))
+    if not parts:
+        raise InputError(f"{path} holds no .parquet parts. Give the folder that they were written to.")
+    return parts
+
+
+def count_rows(path: Path) -> int:
+    """Count the rows of a file or of a folder of parts, by what the files say of themselves."""
+    total = 0
+    for part in parts_of(path):
+        with _opened(part) as file:
+            total += file.metadata.num_rows
+    return total
+
+
+def read_parquet(path: Path, columns: tuple[str, str, str]) -> dict[str, Any]:
+    """Read features, labels, class names and ids of a file or of a folder of parts."""
+    parts = parts_of(path)
+    features: Floats | None = None
+    labels: list[npt.NDArray[Any]] = []
+    ids: list[npt.NDArray[np.str_]] = []
+    order: dict[str, int] = {}
+    dtypes: list[np.dtype[Any]] = []
+    n_rows, start = 0, 0
+    for part in parts:
+        with _opened(part) as file:
+            n_rows += file.metadata.num_rows
+            if file.metadata.num_rows:
+                dtypes.append(_number_type(part, file.schema_arrow, columns))
+            for name in _class_names(part, file.schema_arrow):
+                order.setdefault(name, len(order))
+    if not n_rows:
+        raise InputError(f"{path} has no rows. Add at least one.")
+    for block, block_labels, block_ids in parquet_batches(path, columns):
+        if features is None:
+            features = _empty(path, (n_rows, block.shape[1]), np.result_type(*dtypes))
+        if start + len(block) > n_rows:
+            break
+        features[start : start + len(block)] = block
+        start += len(block)
+        labels.append(block_labels)
+        if block_ids is not None:
+            ids.append(block_ids)
+    if features is None or start != n_rows:
+        raise InputError(f"{path} is damaged: it says that it has {n_rows} rows. Fetch or write it again.")
+    if ids and sum(map(len, ids)) != n_rows:
+        raise InputError(f"{path} has parts with ids and parts without. Write all of them with ids or none.")
+    values, codes = np.unique(np.concatenate(labels), return_inverse=True)
+    names = values.astype(np.str_).tolist()
+    if set(names) <= set(order):
+        codes, names = np.asarray([order[name] for name in names])[codes], list(order)
+    return {
+        "features": features,
+        "labels": codes,
+        "class_names": names,
+        "ids": np.concatenate(ids) if ids else None,
+    }
+
+
+def _empty(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError):
+        raise InputError(
+            f"{path} has {shape[0]:,} rows of {shape[1]:,} features, too many for this machine. "
+            "Base classes can be averaged with p3dc priors, which reads a batch at a time."
+        ) from None
+
+
+def _class_names(part: Path, schema: Any) -> list[str]:
+    try:
+        names = json.loads((schema.metadata or {}).get(CLASS_NAMES_KEY, "[]"))
+    except (ValueError, RecursionError):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        key = CLASS_NAMES_KEY.decode()
+        raise InputError(f"{part} has metadata {key} that are not a JSON list of names. Write it again.")
+    return names
+
+
+def _opened(part: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    try:
+        # Without these a reader holds all row groups, or all of one, before it gives the first row.
+        return pq.ParquetFile(part, pre_buffer=False, buffer_size=2**20)
+    except Exception as error:  # a damaged file can raise anything
+        raise InputError(f"{part} is damaged or is not a Parquet file ({error}). Fetch or write it again.") from None
+
+
+def _number_type(part: Path, schema: Any, columns: tuple[str, str, str]) -> np.dtype[Any]:
+    """Check the columns, and return the type that their vectors are read to."""
+    import pyarrow as pa
+
+    embedding, label, identity = columns
+    for name in columns:
+        if schema.names.count(name) > 1:
+            raise InputError(f"{part} has {schema.names.count(name)} columns {name!r}. Rename all but one.")
+    for name in (embedding, label):
+        if name not in schema.names:
+            raise InputError(
+                f"{part} has no column {name!r}; it has {', '.join(schema.names)}. Say which with columns."
+            )
+    for name in (label, identity):
+        if name in schema.names:
+            kind = schema.field(name).type
+            plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+            texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+            numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+            if not any(accepts(plain) for accepts in (*texts, *numbers)):
+                raise InputError(f"{part} has a column {name!r} of type {kind}. It must be text or numbers.")
+    kind = schema.field(embedding).type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        raise InputError(f"{part} has embeddings of type {kind}. They must be lists of numbers.")
+    if pa.types.is_floating(kind.value_type):
+        numbers_of: type[np.floating] = kind.value_type.to_pandas_dtype()
+        return np.dtype(numbers_of)
+    if not pa.types.is_integer(kind.value_type):
+        raise InputError(f"{part} has embeddings of type {kind}. They must be real numbers.")
+    return np.dtype(np.float64)
+
+
+def parquet_batches(path: Path, columns: tuple[str, str, str]) -> Iterator[Batch]:
+    """Read a file or a folder of parts, no more than a batch of it at a time."""
+    embedding, label, identity = columns
+    width: int | None = None
+    for part in parts_of(path):
+        with _opened(part) as file:
+            if not file.metadata.num_rows:
+                continue
+            dtype = _number_type(part, file.schema_arrow, columns)
+            present = file.schema_arrow.names
+            done = 0
+            try:
+                for batch in file.iter_batches(batch_size=4096, columns=[name for name in columns if name in present]):
+                    if not len(batch):
+                        continue
+                    block = _vectors(part, done, batch.column(embedding)).astype(dtype, copy=False)
+                    if width is not None and block.shape[1] != width:
+                        raise InputError(
+                            f"{part} has vectors of {block.shape[1]} features, but the parts before have {width}. "
+                            "Extract all of them with the same backbone."
+                        )
+                    width = block.shape[1]
+                    names = _values(part, done, batch.column(label), label)
+                    ids = _values(part, done, batch.column(identity), identity) if identity in present else None
+                    yield block, names, None if ids is None else ids.astype(np.str_)
+                    done += len(block)
+            except InputError:
+                raise
+            except Exception as error:  # a damaged file can raise anything
+                raise damaged(part, error) from None
+
+
+def _vectors(part: Path, start: int, column: Any) -> Floats:
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+    wrong = np.flatnonzero(lengths != lengths[0])
+    if column.null_count or len(wrong):
+        row = start + int(wrong[0] if len(wrong) else 0)
+        raise InputError(f"{part} row {row} has no embedding, or one of another length. Extract it again.")
+    values = column.flatten()
+    if values.null_count:
+        raise InputError(f"{part} has embeddings with missing numbers. Extract it again.")
+    block: Floats = values.to_numpy(zero_copy_only=False).reshape(len(column), -1)
+    return block
+
+
+def _values(part: Path, start: int, column: Any, name: str) -> npt.NDArray[Any]:
+    if column.null_count:
+        row = start + column.is_null().to_pylist().index(True)
+        raise InputError(f"{part} row {row} has no {name}. Fill it in or remove the row.")
+    values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "f" and np.isnan(values).any():
+        row = start + int(np.flatnonzero(np.isnan(values))[0])
+        raise InputError(f"{part} row {row} has NaN for its {name}. Fill it in or remove the row.")
+    return values.astype(np.str_) if values.dtype.kind == "O" else values
+
+
+def write_parquet(features: Any, path: Path) -> None:
+    """Write a feature set with its class names and, where there are any, ids."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    n_features = features.features.shape[1]
+    dtype = features.features.dtype.newbyteorder("=")
+    dtype = dtype if dtype.itemsize <= 8 else np.dtype(np.float64)  # Parquet has no longer one
+    fields = [
+        ("embedding", pa.list_(pa.from_numpy_dtype(dtype), n_features)),
+        ("label", pa.string()),
+    ]
+    if features.ids is not None:
+        fields.append(("id", pa.string()))
+    names = np.asarray(features.class_names, dtype=object)
+    schema = pa.schema(fields, metadata={CLASS_NAMES_KEY: json.dumps(features.class_names)})
+    with pq.ParquetWriter(path, schema) as writer:
+        for start, block in row_blocks(features.features):
+            part = slice(start, start + len(block))
+            columns = [
+                pa.FixedSizeListArray.from_arrays(pa.array(block.astype(dtype, copy=False).ravel()), n_features),
+                pa.array(names[features.labels[part]]),
+            ]
+            if features.ids is not None:
+                columns.append(pa.array(features.ids[part].tolist()))
+            writer.write_batch(pa.record_batch(columns, schema=schema))

@@ -1,0 +1,1 @@
+"""What is known of base classes: prototypes, and how their samples scatter."""

@@ -1,0 +1,222 @@
+"""Every change to what a project holds."""
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from p3dc.app.http.limits import Limits, Refusal
+from p3dc.app.project.state import Class, Photo, State, new_id, photo_name
+
+LIMITS = Limits(photos=6, classes=3, name=12)
+CAT, DOG = Class("c", "cat"), Class("d", "dog")
+PHOTOS = (Photo("1", "a", "c"), Photo("2", "b", "d"), Photo("3", "e", None), Photo("4", "f", "c"))
+FULL = State((CAT, DOG), PHOTOS)
+
+
+def refused(call, *arguments):
+    with pytest.raises(Refusal) as caught:
+        call(*arguments)
+    return caught.value.status_code, caught.value.detail
+
+
+def test_a_class_is_added_at_the_end_and_the_old_moment_stays_as_it_was():
+    after, added = FULL.add_class("  red   fox\n", LIMITS)
+    assert added.name == "red fox"
+    assert after.classes == (CAT, DOG, added)
+    assert FULL.classes == (CAT, DOG)
+    assert after.photos == FULL.photos
+
+
+@pytest.mark.parametrize("name", ["", "   ", "\x00\x1f\n", "\ud800", "\x7f\x9f"])
+def test_a_name_of_nothing_is_refused(name):
+    assert refused(FULL.add_class, name, LIMITS) == (422, "The name of the class is empty. Give one.")
+
+
+def test_a_name_may_be_as_long_as_the_limit_and_no_longer():
+    assert FULL.add_class("x" * 12, LIMITS)[1].name == "x" * 12
+    assert refused(FULL.add_class, "x" * 13, LIMITS) == (
+        422,
+        "The name has 13 characters, and 12 are allowed. Shorten it.",
+    )
+
+
+def test_a_name_that_is_taken_is_refused_however_it_is_written():
+    accented, _ = State().add_class("caf\u00e9", LIMITS)
+    for state, name in ((FULL, " cat "), (FULL, "c\x00at".replace("\x00", "") + "\n"), (accented, "cafe\u0301")):
+        status, sentence = refused(state.add_class, name, LIMITS)
+        assert status == 409
+        assert "already" in sentence
+
+
+def test_a_class_may_keep_its_name_and_its_place_when_it_is_renamed():
+    assert FULL.rename_class("c", " cat ", LIMITS) == FULL
+    renamed = FULL.rename_class("c", "lynx", LIMITS)
+    assert [each.name for each in renamed.classes] == ["lynx", "dog"]
+    assert refused(FULL.rename_class, "c", "dog", LIMITS)[0] == 409
+    assert refused(FULL.rename_class, "x", "lynx", LIMITS) == (
+        404,
+        "There is no class 'x'. It may have been deleted.",
+    )
+
+
+def test_unknown_is_no_name_where_photos_can_be_unknown():
+    assert State(reject=None).add_class("unknown", LIMITS)[1].name == "unknown"
+    status, sentence = refused(State(reject=0.2).add_class, "unknown", LIMITS)
+    assert status == 422
+    assert sentence == "'unknown' is what photos of no class are called. Choose another name."
+    assert State(reject=0.2).add_class("Unknown", LIMITS)[1].name == "Unknown"
+
+
+def test_there_are_as_many_classes_as_the_limit_and_no_more():
+    three, _ = FULL.add_class("fox", LIMITS)
+    assert refused(three.add_class, "owl", LIMITS) == (
+        409,
+        "There are 3 classes already, which is the most. Delete one first.",
+    )
+
+
+def test_a_class_goes_with_its_photos():
+    after = FULL.delete_class("c")
+    assert after.classes == (DOG,)
+    assert [photo.id for photo in after.photos] == ["2", "3"]
+    assert refused(after.delete_class, "c")[0] == 404
+
+
+def test_photos_are_added_to_a_class_that_is_there_until_the_project_is_full():
+    two = [Photo("5", "g", "d"), Photo("6", "h", None)]
+    after = FULL.add_photos(two, LIMITS)
+    assert after.photos == (*PHOTOS, *two)
+    assert refused(after.add_photos, [Photo("7", "i", None)], LIMITS) == (
+        409,
+        "There are 6 photos, and a project holds 6. Delete some first.",
+    )
+    assert refused(FULL.add_photos, [Photo("5", "g", "x")], LIMITS)[0] == 404
+
+
+def test_a_photo_moves_into_a_class_and_out_of_it():
+    moved = FULL.move_photo("3", "d")
+    assert moved.photos[-1] == Photo("3", "e", "d")
+    assert moved.to_label == []
+    assert FULL.move_photo("1", None).to_label == [PHOTOS[2], Photo("1", "a", None)]
+    assert refused(FULL.move_photo, "1", "x")[0] == 422
+    assert refused(FULL.move_photo, "x", "c")[0] == 404
+
+
+@pytest.mark.parametrize("photo", PHOTOS)
+def test_a_photo_that_moves_to_where_it_is_stays_in_its_place(photo):
+    assert FULL.move_photo(photo.id, photo.label) == FULL
+
+
+def test_a_photo_is_renamed_in_its_place_and_deleted():
+    renamed = FULL.rename_photo("2", "x/y/new\n", LIMITS)
+    assert renamed.photos[1] == Photo("2", "new", "d")
+    assert refused(FULL.rename_photo, "x", "new", LIMITS)[0] == 404
+    assert [photo.id for photo in FULL.delete_photo("2").photos] == ["1", "3", "4"]
+    assert refused(FULL.delete_photo, "x")[0] == 404
+
+
+def test_clearing_leaves_the_examples():
+    assert [photo.id for photo in FULL.clear().photos] == ["1", "2", "4"]
+
+
+def test_a_point_lies_in_the_triangle():
+    assert FULL.at((0.25, 0.75)).point == (0.25, 0.75)
+    assert FULL.at((0.25, 0.75)).at(None) == FULL
+    for point in ((-0.1, 0.5), (0.6, 0.6), (float("nan"), 0.0), (float("inf"), 0.0)):
+        assert refused(FULL.at, point)[0] == 422
+
+
+@pytest.mark.parametrize(
+    ("given_name", "kept"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\x\\y.jpg", "y.jpg"),
+        ("/", "photo"),
+        ("..", ".."),
+        ("", "photo"),
+        ("a\x00b\nc.png", "a b c.png"),
+        ("\ud83d\ud800.png", ".png"),
+        ("a" * 20 + ".jpeg", "aaaaaaa.jpeg"),
+        ("<script>alert(1)</script>", "script>"),
+    ],
+)
+def test_of_a_path_the_last_part_is_kept(given_name, kept):
+    assert photo_name(given_name, LIMITS) == kept
+
+
+@given(st.text(alphabet=st.characters(), max_size=40))
+def test_a_name_of_a_photo_can_be_written_anywhere(name):
+    kept = photo_name(name, LIMITS)
+    assert 1 <= len(kept) <= LIMITS.name
+    assert "/" not in kept
+    assert "\\" not in kept
+    assert not {unicodedata.category(c) for c in kept} & {"Cc", "Cs", "Zl", "Zp"}
+    kept.encode()
+
+
+def test_ids_differ():
+    assert len({new_id() for _ in range(1000)}) == 1000
+
+
+names = st.text(alphabet=st.sampled_from("ab é\n\x00\ud800/\\\u202e😀"), max_size=14)
+places = st.integers(0, 7)
+changes = st.one_of(
+    st.tuples(st.just("add_class"), names),
+    st.tuples(st.just("rename_class"), places, names),
+    st.tuples(st.just("delete_class"), places),
+    st.tuples(st.just("add_photo"), places, names),
+    st.tuples(st.just("move_photo"), places, places),
+    st.tuples(st.just("rename_photo"), places, names),
+    st.tuples(st.just("delete_photo"), places),
+    st.tuples(st.just("clear")),
+    st.tuples(st.just("at"), st.floats(), st.floats()),
+    st.tuples(st.just("at"), st.floats(0, 0.5), st.floats(0, 0.5)),
+)
+
+
+def apply(state, change, identity=new_id):
+    """Make a change, whose numbers stand for the things in their order and past them for nothing."""
+    kind, *values = change
+
+    def nth(things, n):
+        return things[n].id if n < len(things) else None
+
+    if kind == "add_class":
+        return state.add_class(values[0], LIMITS)[0]
+    if kind in ("rename_class", "delete_class"):
+        more = (values[1], LIMITS) if kind == "rename_class" else ()
+        return getattr(state, kind)(nth(state.classes, values[0]) or "x", *more)
+    if kind == "add_photo":
+        return state.add_photos(
+            [Photo(identity(), photo_name(values[1], LIMITS), nth(state.classes, values[0]))], LIMITS
+        )
+    if kind == "move_photo":
+        return state.move_photo(nth(state.photos, values[0]) or "x", nth(state.classes, values[1]))
+    if kind == "rename_photo":
+        return state.rename_photo(nth(state.photos, values[0]) or "x", values[1], LIMITS)
+    if kind == "delete_photo":
+        return state.delete_photo(nth(state.photos, values[0]) or "x")
+    return state.clear() if kind == "clear" else state.at((values[0], values[1]))
+
+
+@given(st.lists(changes, max_size=30), st.sampled_from([None, 0.2]))
+def test_whatever_is_done_holds_together_and_can_be_written_down(sequence, reject):
+    state = State(reject=reject)
+    for change in sequence:
+        before = json.dumps(state.to_json())
+        try:
+            after = apply(state, change)
+        except Refusal:
+            after = state
+        assert json.dumps(state.to_json()) == before, "a change alters nothing that was"
+        state = after
+        known = [each.id for each in state.classes]
+        assert len(set(known)) == len(known) <= LIMITS.classes
+        assert len(set(state.names.values())) == len(known)
+        assert len({photo.id for photo in state.photos}) == len(state.photos) <= LIMITS.photos
+        assert {photo.label for photo in state.photos} <= {None, *known}
+        written = json.dumps(state.to_json(), ensure_ascii=False, allow_nan=False).encode()
+        assert State.from_json(json.loads(written)) == state
