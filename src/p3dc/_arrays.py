@@ -1,28 +1,40 @@
-"""Arrays of NumPy and tensors of torch side by side."""
+"""Shared type aliases, and arrays of NumPy and of torch side by side."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from array_api_compat import array_namespace, device, is_torch_array
 
 Array = Any
+"""An array of any library that follows the Array API; NumPy and torch are tested."""
+
+Floats = npt.NDArray[np.floating]
+Labels = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+"""Row numbers."""
+
+Progress = Callable[[int, int], None]
+"""Called now and then with the number of steps done and the number of all."""
 
 
 def is_tensor(values: Any) -> bool:
-    """Tell whether values are a tensor of torch."""
+    """Return whether values are a torch tensor."""
     return bool(is_torch_array(values))
 
 
 def as_numpy(values: Any) -> Any:
-    """Bring a tensor from wherever it is to NumPy; leave all else as it is."""
+    """Copy a tensor from its device to NumPy; leave everything else as it is."""
     return values.numpy(force=True) if is_tensor(values) else values
 
 
 def to_device_of(values: Array, other: Array, dtype: Any = None) -> Array:
-    """Bring an array to where another is, NumPy or a device of torch, in its own type or in another."""
+    """Move an array to the library and device of another, in its own type or in a given one."""
     xp = array_namespace(other)
     if not is_tensor(other):
         return np.asarray(as_numpy(values), dtype=dtype)
     if not is_tensor(values):
-        values = xp.asarray(np.array(values))  # a copy, since torch cannot hold what is read-only
+        values = xp.asarray(np.array(values))  # a copy, since torch cannot hold read-only memory
     return values.to(device=device(other), dtype=dtype or values.dtype)
