@@ -9,11 +9,16 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")  # or scikit-learn skips one of it
 import numpy as np
 import pytest
 
-from p3dc import FeatureSet, Priors
+from p3dc import FeatureSet, P3DCClassifier, Priors
 from p3dc.cli import main
 
 TOML = 'short_side = 8\ncrop = 6\nmean = [0, 0, 0]\nscale = [255, 255, 255]\ncolours = "RGB"\nlayout = "NCHW"\n'
-AUTO = {"alpha": "auto", "beta": "auto", "scale": "auto"}
+PAPER = {"alpha": 0.0, "beta": 0.9, "space": "plain"}
+
+
+def paper(priors=None, **parameters):
+    """The paper's method, with weights that are given."""
+    return P3DCClassifier(priors, **(PAPER | parameters))
 
 
 def make_features(seed, n_classes, n_rows, n_features=24, dtype=np.float32, prefix="class"):

@@ -8,15 +8,15 @@ import pytest
 from p3dc import P3DCClassifier
 from p3dc.errors import InputError
 from p3dc.method import ATTENTIONS
-from tests.conftest import AUTO
+from tests.conftest import PAPER, paper
 
 pytestmark = pytest.mark.torch
 
 SETTINGS = {
-    "given": {"alpha": 0.2, "beta": 0.5},
-    "auto": AUTO,
-    "prepared": {"alpha": 0.2, "beta": 0.5, "scale": "auto"},
-    "logarithm": {"power": 0},
+    "plain": PAPER | {"alpha": 0.2, "beta": 0.5},
+    "adaptive": {},
+    "whitened": {"alpha": 0.2, "beta": 0.5},
+    "logarithm": PAPER | {"power": 0},
 }
 
 
@@ -62,7 +62,7 @@ def test_tensors_give_tensors_with_the_values_of_arrays(pair, device, settings, 
     assert tensors.beta_ == pytest.approx(arrays.beta_, abs=1e-6)
 
 
-@pytest.mark.parametrize("settings", [{}, AUTO], ids=["given", "auto"])
+@pytest.mark.parametrize("settings", [PAPER, {}], ids=["given", "auto"])
 def test_unknown_tensors_are_rejected_as_arrays_are(pair, device, settings):
     arrays, asked, tensors, there = pair(reject=0.999, **settings)
     expected = arrays.predict(asked)
@@ -71,7 +71,7 @@ def test_unknown_tensors_are_rejected_as_arrays_are(pair, device, settings):
     assert tensors.unknown_below_ == pytest.approx(arrays.unknown_below_)
 
 
-@pytest.mark.parametrize("settings", [{}, AUTO], ids=["given", "auto"])
+@pytest.mark.parametrize("settings", [PAPER, {}], ids=["given", "auto"])
 def test_what_was_fitted_to_either_kind_takes_queries_of_both(pair, device, settings):
     arrays, asked, tensors, there = pair(**settings)
     expected = arrays.predict_proba(asked)
@@ -86,13 +86,13 @@ def test_text_labels_come_back_as_text(task, device):
     import torch
 
     support, names, queries, _ = task
-    fitted = P3DCClassifier().fit(torch.as_tensor(support, device=device), names)
+    fitted = paper().fit(torch.as_tensor(support, device=device), names)
     found = fitted.predict(torch.as_tensor(queries, device=device))
-    np.testing.assert_array_equal(found, P3DCClassifier().fit(support, names).predict(queries))
+    np.testing.assert_array_equal(found, paper().fit(support, names).predict(queries))
     assert found.dtype.kind == "U"
 
 
-@pytest.mark.parametrize("settings", [{}, AUTO], ids=["given", "auto"])
+@pytest.mark.parametrize("settings", [PAPER, {}], ids=["given", "auto"])
 def test_a_classifier_of_tensors_is_saved_explained_pickled_and_taught_more(pair, device, tmp_path, settings):
     arrays, asked, tensors, there = pair(**settings)
     tensors.save(tmp_path / "model.safetensors")
@@ -114,7 +114,7 @@ def test_whole_and_half_numbers_are_taken(device):
 
     rows = torch.tensor([[1, 0, 2], [0, 3, 1]], device=device)
     for dtype in (torch.int64, torch.float16, torch.bfloat16):
-        found = P3DCClassifier().fit(rows.to(dtype), torch.tensor([4, 9])).predict(rows.to(dtype))
+        found = paper().fit(rows.to(dtype), torch.tensor([4, 9])).predict(rows.to(dtype))
         assert found.tolist() == [4, 9]
 
 
@@ -122,7 +122,7 @@ def test_gradients_are_left_alone(device):
     import torch
 
     rows = torch.eye(2, device=device, requires_grad=True)
-    assert not P3DCClassifier().fit(rows, [0, 1]).predict_proba(rows).requires_grad
+    assert not paper().fit(rows, [0, 1]).predict_proba(rows).requires_grad
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_bad_tensors_are_refused_in_the_sentences_of_arrays(task, priors, device
 
     rows = torch.as_tensor(task[0] + 0.01, device=device)
     with pytest.raises(InputError, match=sentence):
-        P3DCClassifier(priors).fit(change(rows), task[1])
+        paper(priors).fit(change(rows), task[1])
 
 
 def test_other_mistakes_with_tensors_are_told(task, device):
@@ -150,7 +150,7 @@ def test_other_mistakes_with_tensors_are_told(task, device):
 
     rows = torch.as_tensor(task[0], device=device)
     with pytest.raises(InputError, match=r"labels have shape \(3,\), but there are 7 rows"):
-        P3DCClassifier().fit(rows, torch.arange(3))
-    fitted = P3DCClassifier().fit(rows, task[1])
+        paper().fit(rows, torch.arange(3))
+    fitted = paper().fit(rows, task[1])
     with pytest.raises(InputError, match="X has 5 features, but P3DCClassifier is expecting 24 features as input"):
         fitted.predict(rows[:, :5])

@@ -10,8 +10,8 @@ from p3dc import FeatureSet, P3DCClassifier, Priors
 from p3dc import _validation as checks
 from p3dc.errors import InputError
 from p3dc.io.safetensors import read_arrays, write_arrays
-from p3dc.priors.geometry import N_AXES, _rounding
-from tests.conftest import AUTO, make_features, make_signed
+from p3dc.priors.geometry import N_AXES, _isotropic_share
+from tests.conftest import make_features, make_signed, paper
 from tests.reference import normalize
 
 
@@ -86,12 +86,12 @@ def test_the_round_share_is_that_of_scikit_learn_where_features_are_many(rng):
     covariance = rows.T @ rows / len(rows)
     expected = OAS(assume_centered=True).fit(rows).shrinkage_
     assert 0.1 < expected < 0.9
-    assert _rounding(covariance, len(rows)) == pytest.approx(expected, rel=0.02)
+    assert _isotropic_share(covariance, len(rows)) == pytest.approx(expected, rel=0.02)
 
 
 def test_a_round_covariance_stays_round():
-    assert _rounding(np.eye(5), 10) == 1.0
-    assert _rounding(np.ones((1, 1)), 10) == 1.0
+    assert _isotropic_share(np.eye(5), 10) == 1.0
+    assert _isotropic_share(np.ones((1, 1)), 10) == 1.0
 
 
 @pytest.mark.parametrize("home", [0.0, 1.0])
@@ -238,7 +238,7 @@ def test_with_very_many_features_there_is_no_geometry_and_no_crash():
     halves = [FeatureSet(base.features[i::2], labels[i::2]) for i in (0, 1)]
     assert Priors.merge(map(Priors.from_features, halves)).geometry is None
     with pytest.warns(UserWarning, match="the priors have no geometry"):
-        classifier = P3DCClassifier(priors, **AUTO).fit(base.features, labels)
+        classifier = P3DCClassifier(priors).fit(base.features, labels)
     np.testing.assert_array_equal(classifier.predict(base.features), labels)
 
 
@@ -268,7 +268,7 @@ def test_priors_loaded_from_files_can_still_be_merged(tmp_path, base, priors):
 
 def test_a_classifier_keeps_the_geometry_from_file_to_file(tmp_path, task, priors):
     support, labels, queries, _ = task
-    one = P3DCClassifier(priors, **AUTO).fit(support, labels)
+    one = P3DCClassifier(priors).fit(support, labels)
     one.save(tmp_path / "one.safetensors")
     two = P3DCClassifier.load(tmp_path / "one.safetensors")
     two.save(tmp_path / "two.safetensors")
@@ -385,5 +385,5 @@ def test_very_many_features_are_named_as_the_reason():
 def test_a_loaded_classifier_knows_why_its_priors_have_no_geometry(tmp_path, task):
     rows, labels = rows_and_labels("few")
     priors = Priors.from_features(FeatureSet(rows[:, :24], labels))
-    P3DCClassifier(priors, power=1).fit(*task[:2]).save(tmp_path / "model.safetensors")
+    paper(priors, power=1).fit(*task[:2]).save(tmp_path / "model.safetensors")
     assert P3DCClassifier.load(tmp_path / "model.safetensors").priors.reason == priors.reason

@@ -5,10 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from p3dc import P3DCClassifier, compare, evaluate, search
+from p3dc import compare, evaluate, search
 from p3dc.baselines import NN
 from p3dc.errors import InputError
 from p3dc.scoring import device_memory as device
+from tests.conftest import paper
 
 
 class Torch(SimpleNamespace):
@@ -39,7 +40,7 @@ def test_without_torch_the_extra_is_named(monkeypatch, novel, priors):
     monkeypatch.setitem(sys.modules, "torch", None)
     sentence = r'device \'cuda\' needs torch, which is not installed. Install it: pip install "p3dc-shot\[torch\]"'
     for call in (
-        lambda: evaluate(P3DCClassifier(priors), novel, device="cuda"),
+        lambda: evaluate(paper(priors), novel, device="cuda"),
         lambda: compare([NN()], novel, device="cuda"),
         lambda: search(priors, novel, device="cuda"),
     ):
@@ -51,7 +52,7 @@ def test_without_a_gpu_one_plain_sentence_says_so(monkeypatch, novel, priors):
     monkeypatch.setitem(sys.modules, "torch", Torch(n_devices=0))
     sentence = "device is 'cuda', but torch finds no GPU here. Leave it out to compute on the CPU."
     with pytest.raises(InputError, match=sentence):
-        evaluate(P3DCClassifier(priors), novel, device="cuda")
+        evaluate(paper(priors), novel, device="cuda")
 
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from p3dc import P3DCClassifier, Priors, method, sample_tasks
 from p3dc.scoring import nearest_priors as nearness
 from p3dc.scoring import numpy_scorer as engine
-from p3dc.scoring import whitened as prepared
+from p3dc.scoring import task_scorer
 from p3dc.scoring.nearest_priors import PriorTable, nearest_in_blocks, priors_in_use
-from p3dc.scoring.numpy_scorer import TaskScorer
-from p3dc.scoring.whitened import PreparedScorer
+from p3dc.scoring.plain_corners import FLOAT32
 from tests import reference
-from tests.conftest import AUTO, make_features
+from tests.conftest import make_features
+from tests.scoring.scorers import plain_scorer, whitened_scorer
 
 TINY = {"BLOCK": 3, "GROUP_BYTES": 2**9, "WORK_BYTES": 2**9, "TABLE_BYTES": 2**9}
 
@@ -24,7 +24,7 @@ def tiny(monkeypatch):
     for name, size in TINY.items():
         monkeypatch.setattr(nearness, name, size)
     monkeypatch.setattr(engine, "CHUNK_BYTES", 2**12)
-    monkeypatch.setattr(prepared, "WHITENED_BYTES", 0)
+    monkeypatch.setattr(task_scorer, "WHITENED_BYTES", 0)
 
 
 def many(n_examples):
@@ -86,8 +86,8 @@ def test_scores_with_more_priors_than_a_block_are_those_of_the_plain_loop(
     tasks = sample_tasks(novel.labels, n_way=n_way, n_shot=n_shot, n_query=2, n_tasks=5, seed=seed)
     points = np.array([[0.0, 0.9], [0.3, 0.3]])
     options = {"n_nearest": n_nearest, "power": power}
-    scorer = TaskScorer(features, priors, *points.T, **options)
-    assert not scorer.table.keeps_all
+    scorer = plain_scorer(features, priors, points, **options)
+    assert not scorer.source.table.keeps_all
     labels, own = np.repeat(np.arange(n_way), n_shot), np.repeat(np.arange(n_way), 2)
     for task, (found, counts) in enumerate(zip(scorer.scores(tasks), scorer.correct(tasks), strict=True)):
         support, queries = (features[rows[task].ravel()] for rows in (tasks.support, tasks.queries))
@@ -99,24 +99,24 @@ def test_scores_with_more_priors_than_a_block_are_those_of_the_plain_loop(
 
 @many(20)
 @given(seed=st.integers(0, 1000), n_way=st.integers(2, 4), n_shot=st.integers(1, 4), n_nearest=st.sampled_from([1, 5]))
-def test_prepared_scores_with_more_priors_than_a_block_are_those_of_the_classifier(
+def test_whitened_scores_with_more_priors_than_a_block_are_those_of_the_classifier(
     tiny, seed, n_way, n_shot, n_nearest
 ):
     novel = make_features(seed, 5, 8, n_features=8)
     priors = Priors.from_features(make_features(seed + 1, 25, 6, n_features=8))
     tasks = sample_tasks(novel.labels, n_way=n_way, n_shot=n_shot, n_query=2, n_tasks=4, seed=seed)
-    scorer = PreparedScorer(novel.features, priors.geometry, n_nearest=n_nearest)
-    assert scorer.whitened is None
+    scorer = whitened_scorer(novel.features, priors, n_nearest=n_nearest)
+    assert scorer.source.whitened is None
     labels = np.repeat(np.arange(n_way), n_shot)
     for task, found in enumerate(scorer.scores(tasks)):
         support, queries = (novel.features[rows[task].ravel()] for rows in (tasks.support, tasks.queries))
-        classifier = P3DCClassifier(priors, **AUTO, n_nearest=n_nearest).fit(support, labels)
-        np.testing.assert_allclose(found[0], classifier._calibration.cosines(queries), atol=1e-10)
+        classifier = P3DCClassifier(priors, n_nearest=n_nearest).fit(support, labels)
+        np.testing.assert_allclose(found[0], classifier._fitted.cosines(queries), atol=1e-10)
 
 
 def test_a_table_that_is_full_starts_over(tiny):
     novel, priors = make_features(1, 5, 20).features, make_features(2, 25, 1).features.astype(float)
-    table = PriorTable(novel, priors, 5, 0.5, engine.FLOAT32)
+    table = PriorTable(novel, priors, 5, 0.5, FLOAT32)
     room = len(table.found)
     assert room * 5 * 8 <= nearness.TABLE_BYTES < len(novel) * 5 * 8
     rng = np.random.default_rng(0)
@@ -136,9 +136,9 @@ def test_nothing_is_as_large_as_the_samples_of_a_task_by_all_priors(kind, monkey
     n_support = 25
     tasks = sample_tasks(novel.labels, n_shot=5, n_query=5, n_tasks=40, seed=0)
     if kind == "given":
-        scorer = TaskScorer(novel.features, priors.prototypes, [0.0], [0.9])
+        scorer = plain_scorer(novel.features, priors.prototypes, [(0.0, 0.9)])
     else:
-        scorer = PreparedScorer(novel.features, priors.geometry)
+        scorer = whitened_scorer(novel.features, priors)
     tracemalloc.start()
     scorer.correct(tasks)
     peak = tracemalloc.get_traced_memory()[1]

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from p3dc.classifier.calibrated_support import members
+from p3dc.adaptive.space import members
 
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]

@@ -3,8 +3,8 @@
 import numpy as np
 from sklearn.svm import LinearSVC
 
+from p3dc.adaptive.space import members
 from p3dc.baselines.contract import Array, Labels, TaskMethod
-from p3dc.classifier.calibrated_support import members
 
 
 class MetaOptNetSVM(TaskMethod):

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from p3dc.adaptive.space import members
 from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, nearness
-from p3dc.classifier.calibrated_support import members
 from p3dc.method import l2_normalize, masked_softmax
 
 

@@ -17,8 +17,8 @@ from typing import Any, Self
 import numpy as np
 
 from p3dc._validation import check_same_width
+from p3dc.adaptive.space import members
 from p3dc.baselines.contract import Array, Labels, TaskMethod
-from p3dc.classifier.calibrated_support import members
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.io.safetensors import read_arrays, write_arrays

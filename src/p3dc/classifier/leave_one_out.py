@@ -1,69 +1,90 @@
-"""One task at every point of the triangle.
-
-α and β enter where the corners of a sample's triangle are mixed. What comes before is computed once and kept as inner
-products, so a point that is dragged is followed at once.
+"""Leave-one-out: each sample labelled by all others, and each class unknown to the others, at any (α, β).
 
 Shape letters: S support, N classes, K samples of a class, Q queries, D features.
 """
 
-import numpy as np
-import numpy.typing as npt
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 
-from p3dc import method
-from p3dc.adaptive import rule as auto
-from p3dc.classifier.calibrated_support import Array, Calibration, Labels, calibrate_alone, class_turns, evenly
+import numpy as np
+
+from p3dc._arrays import Array, Labels, Mask, Rows, as_numpy, to_device_of
+from p3dc.adaptive.settings import Settings
+from p3dc.classifier.calibrated_support import CalibratedSupport, calibrate_support
+from p3dc.confidence.open_set import unknown_threshold
 from p3dc.priors.prototypes import Priors
+from p3dc.scoring.kernel import Corners, corner_weights, inner_products, mix_and_attend
 
 Point = tuple[float, float]
 
-MOST_HELD_OUT = 60
-"""How many samples in turn are labelled by the others."""
+MOST_SAMPLES = 60
+"""How many samples are left out in turn, at most."""
+
+MOST_CLASSES = 20
+"""How many classes are left out in turn, at most."""
 
 
-class Triangle:
-    """Queries and a prepared support, at any (α, β).
+class PointScorer:
+    """Scores queries by calibrated supports at any (α, β), from inner products that are computed once.
 
     Parameters
     ----------
-    calibration : Calibration
-        Of prepared features.
-    queries : array of shape (Q, D)
+    supports : sequence of CalibratedSupport
+        With the same settings.
+    queries : sequence of arrays of shape (Q, D)
+        Some for each support.
     """
 
-    def __init__(self, calibration: Calibration, queries: Array) -> None:
-        self.point = calibration.alpha, calibration.beta
-        self.spread = None if calibration.geometry is None else calibration.geometry.spread
-        corners = calibration.corners()
-        flat = corners.reshape(-1, corners.shape[-1])
-        products = method.l2_normalize(calibration.prepare(queries)) @ flat.T
-        products = products.reshape(len(queries), *corners.shape[:2])
-        self.classes = []
-        for label in range(int(calibration.labels.max()) + 1):
-            own = np.flatnonzero(calibration.labels == label)
-            vectors = corners[own].reshape(-1, flat.shape[1])
-            grams = (vectors @ vectors.T).reshape(2 * (len(own), corners.shape[1]))
-            self.classes.append((products[:, own], grams))
+    def __init__(self, supports: Sequence[CalibratedSupport], queries: Sequence[Array]) -> None:
+        self.supports, self.queries = supports, queries
 
-    def cosines(self, point: Point | None = None) -> Array:
-        """Score every class for every query at a point, or at the one that was chosen for the task, (Q, N)."""
-        alpha, beta = self.point if point is None else point
-        weights = np.array([1 - alpha - beta, alpha, beta])
-        return np.stack([_attend(products, grams, weights) for products, grams in self.classes], axis=1)
+    def cosines(self, point: Point | None = None) -> list[Array]:
+        """Score every class for every query at a point, or at that of each support, (Q, N) for each support."""
+        if point is None:
+            return self._own_cosines
+        found = [np.empty((len(asked), int(support.labels.max()) + 1)) for support, asked in self._pairs()]
+        mix = corner_weights(*np.array(point)[:, None])
+        attention = self.supports[0].settings.attention
+        for places, (products, grams, _, lengths) in self._corners:
+            if attention != "raw":
+                products = products / lengths[:, :, None, None, None]
+            scores, _ = mix_and_attend(products, grams, mix, uniform=attention == "mean")
+            if attention == "raw":
+                scores = scores / lengths[:, None, :, None]
+            for (turn, label), column in zip(places, scores[:, 0, :, 0], strict=True):
+                found[turn][:, label] = column
+        return found
+
+    def _pairs(self) -> Iterator[tuple[CalibratedSupport, Array]]:
+        return zip(self.supports, self.queries, strict=True)
+
+    @cached_property
+    def _own_cosines(self) -> list[Array]:
+        return [support.cosines(asked) for support, asked in self._pairs()]
+
+    @cached_property
+    def _corners(self) -> list[tuple[list[tuple[int, int]], Corners]]:
+        """Inner products of classes with equally many samples and queries, and which supports and classes they are."""
+        groups: dict[tuple[int, int], list[tuple[tuple[int, int], Array, Array]]] = defaultdict(list)
+        for turn, (support, asked) in enumerate(self._pairs()):
+            corners, transformed = support.corners(), support.transform(asked)
+            for label in range(int(support.labels.max()) + 1):
+                own = corners[support.labels == label]
+                groups[len(own), len(asked)].append(((turn, label), own, transformed))
+        return [
+            (
+                [place for place, _, _ in group],
+                inner_products(
+                    np.stack([own for _, own, _ in group]), np.stack([asked for _, _, asked in group]), None, 1
+                ),
+            )
+            for group in groups.values()
+        ]
 
 
-def _attend(products: Array, grams: Array, weights: Array) -> Array:
-    """Score one class for all queries, (Q, K, 3), (K, 3, K, 3), (3,) -> (Q,)."""
-    kernel = np.einsum("kvlw,v,w->kl", grams, weights, weights)
-    lengths = np.sqrt(np.maximum(np.diagonal(kernel), np.finfo(kernel.dtype).tiny))
-    kernel = kernel / np.outer(lengths, lengths)
-    logits = products @ weights / lengths
-    attention = method.masked_softmax(logits, None)
-    scores: Array = np.vecdot(attention, logits) / np.sqrt(np.vecdot(attention @ kernel, attention))
-    return scores
-
-
-class Strangers:
-    """Each class in turn as a stranger to the others, to tell from what cosine on a query is known.
+class LeaveOneClassOut:
+    """Leaves out each class in turn, to find from what cosine on a query belongs to one of the classes.
 
     Parameters
     ----------
@@ -71,25 +92,30 @@ class Strangers:
     labels : array of shape (S,)
         The class of each sample, a number from 0 on, of two classes or more.
     priors : Priors, optional
+    settings : Settings
     """
 
-    def __init__(self, support: Array, labels: Labels, priors: Priors | None) -> None:
+    def __init__(self, support: Array, labels: Labels, priors: Priors | None, settings: Settings) -> None:
         self.n_way = int(labels.max()) + 1
-        self.turns = [
-            Triangle(calibrate_alone(support[others], left, priors), support[~others])
-            for others, left in class_turns(labels)
-        ]
+        kept, unknown = [], []
+        for others, renumbered in class_turns(labels):
+            rest, left_out = (support[to_device_of(rows, support)] for rows in (others, ~others))
+            kept.append(calibrate_support(rest, renumbered, priors, settings))
+            unknown.append(left_out)
+        self.scorer = PointScorer(kept, unknown)
 
     def threshold(self, share: float, point: Point | None = None) -> float:
-        """Find the largest cosine that this share of samples of other classes stays below."""
-        cosines = np.concatenate([turn.cosines(point).ravel() for turn in self.turns])
-        return auto.stranger_threshold(cosines, self.n_way, share, self.turns[0].spread)
+        """Return the largest cosine below which this share of out-of-distribution queries falls."""
+        cosines = np.concatenate([as_numpy(found).ravel() for found in self.scorer.cosines(point)])
+        space = self.scorer.supports[0].space
+        variance = None if space is None or space.geometry is None else space.geometry.spread
+        return unknown_threshold(cosines, self.n_way, share, variance)
 
 
 class LeaveOneOut:
-    """Each sample in turn, labelled by all others.
+    """Leaves out each sample in turn and labels it by all others.
 
-    A sample that is alone in its class has no turn. Of many samples some have one.
+    The only sample of a class is never left out. Of many samples, some are left out.
 
     Parameters
     ----------
@@ -97,26 +123,39 @@ class LeaveOneOut:
     labels : array of shape (S,)
         The class of each sample, a number from 0 on.
     priors : Priors, optional
+    settings : Settings
 
     Attributes
     ----------
     rows : array of shape (n,)
-        The samples that have a turn.
+        The samples that are left out.
     n_possible : int
-        How many could have one.
+        How many could be.
     """
 
-    def __init__(self, support: Array, labels: Labels, priors: Priors | None) -> None:
+    def __init__(self, support: Array, labels: Labels, priors: Priors | None, settings: Settings) -> None:
         possible = np.flatnonzero(np.bincount(labels)[labels] > 1)
-        self.rows: npt.NDArray[np.int64] = possible[evenly(len(possible), MOST_HELD_OUT)]
+        self.rows: Rows = possible[evenly_spaced(len(possible), MOST_SAMPLES)]
         self.n_possible = len(possible)
         self.labels = labels[self.rows]
-        self.turns = []
-        for row in self.rows:
-            rest = np.arange(len(labels)) != row
-            self.turns.append(Triangle(calibrate_alone(support[rest], labels[rest], priors), support[~rest]))
+        rest = [np.arange(len(labels)) != row for row in self.rows]
+        supports = [calibrate_support(support[others], labels[others], priors, settings) for others in rest]
+        self.scorer = PointScorer(supports, [support[~others] for others in rest])
 
-    def right(self, point: Point | None = None) -> npt.NDArray[np.bool_]:
-        """Tell which samples get their label, at a point or each at the one that is chosen for it, (n,)."""
-        found = [int(turn.cosines(point)[0].argmax()) for turn in self.turns]
+    def right(self, point: Point | None = None) -> Mask:
+        """Return which samples get their label, at a point or each at the one that is chosen for it, (n,)."""
+        found = [int(cosines[0].argmax()) for cosines in self.scorer.cosines(point)]
         return np.equal(found, self.labels)
+
+
+def class_turns(labels: Labels) -> Iterator[tuple[Mask, Labels]]:
+    """Leave out each class in turn, or some of many: mark all other samples, (S,), and number their classes anew."""
+    n_way = int(labels.max()) + 1
+    for left_out in evenly_spaced(n_way, MOST_CLASSES):
+        others = labels != left_out
+        yield others, np.where(labels > left_out, labels - 1, labels)[others]
+
+
+def evenly_spaced(n_items: int, most: int) -> Rows:
+    """Choose at most so many items, from the first to the last at equal distances."""
+    return np.linspace(0, n_items - 1, min(n_items, most)).round().astype(np.int64)

@@ -8,7 +8,8 @@ from typing import Any
 
 from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
 from p3dc.features import feature_parts, stream_features
-from p3dc.priors.prototypes import ClassSums, Priors
+from p3dc.priors.prototypes import Priors
+from p3dc.priors.sums import ClassSums
 
 JOINED = 8
 """Sums that are joined at once, and so how many a process holds."""
@@ -43,7 +44,7 @@ def average(path: str | os.PathLike[str], progress: Callable[[int, int], None] |
             if progress:
                 progress(bounds[n_done], len(parts))
         sums: ClassSums = ray.get(total)
-    return sums.average()
+    return Priors.from_sums(sums)
 
 
 def _tree(sums: list[Any]) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from p3dc._validation import check_settings
+from p3dc.adaptive.settings import Settings
 from p3dc.baselines import CL2N, L2N, NN, SimpleShot
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
@@ -24,6 +24,8 @@ BASELINES: dict[str, tuple[str, Callable[[Priors], Any]]] = {
 METHODS = (*BASELINES, "p3dc", "auto")
 DEFAULT_METHODS = ("nn", "l2n", "cl2n", "p3dc")
 AUTO_ROW = "P3DC (auto)"
+DEFAULT_WEIGHTS = (0.0, 0.9)
+"""α and β of the paper's method where there are no classes to choose them on."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Protocol:
         if unknown:
             raise InputError(f"there is no method {unknown[0]!r}. Choose from {', '.join(METHODS)}.")
         for attention in self.attentions:
-            check_settings(n_nearest=1, power=1, scale=1, attention=attention)
+            Settings(attention=attention)
 
 
 def run(
@@ -134,7 +136,7 @@ def run(
     for name in dict.fromkeys(protocol.methods):
         if name == "auto":
             shared = {key: value for key, value in protocol.settings.items() if key == "n_nearest"}
-            classifiers[AUTO_ROW] = P3DCClassifier(priors, alpha="auto", beta="auto", scale="auto", **shared)
+            classifiers[AUTO_ROW] = P3DCClassifier(priors, **shared)
             choices[AUTO_ROW] = Choice(None, None, "chosen for each task")
             continue
         if name != "p3dc":
@@ -143,8 +145,8 @@ def run(
             continue
         for step, attention in enumerate(attentions):
             row = "P3DC" if attention == "raw" else f"P3DC ({attention})"
-            classifier = P3DCClassifier(priors, attention=attention, **protocol.settings)
-            point, origin, found = (float(classifier.alpha), float(classifier.beta)), "default", None
+            classifier = P3DCClassifier(priors, space="plain", attention=attention, **protocol.settings)
+            point, origin, found = DEFAULT_WEIGHTS, "default", None
             if protocol.point is not None:
                 point, origin = protocol.point, "given"
             elif validation is not None:

@@ -1,31 +1,24 @@
 """What a classifier makes of tasks: one way for each kind of classifier, the fastest that it has."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 from sklearn.base import clone
 
-from p3dc._arrays import as_numpy
-from p3dc._validation import Floats, check_point, is_auto
+from p3dc._arrays import Floats, as_numpy
 from p3dc.baselines.contract import TaskMethod
 from p3dc.classifier.estimator import P3DCClassifier
+from p3dc.confidence.temperature import probabilities
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
-from p3dc.method import masked_softmax
-from p3dc.priors.prototypes import as_priors, without_geometry
 from p3dc.scoring.device_memory import Device
-from p3dc.scoring.numpy_scorer import TaskScorer
-from p3dc.scoring.whitened import PreparedScorer
+from p3dc.scoring.task_scorer import TaskScorer, task_scorer
 from p3dc.tasks import Rows, Tasks
-
-if TYPE_CHECKING:
-    from p3dc.scoring.torch_engine import DeviceScorer
 
 Counts = npt.NDArray[np.int64]
 
@@ -62,7 +55,11 @@ Judge = Callable[[Tasks, Rows | None], Verdict]
 def judge(classifier: Any, features: FeatureSet, device: Device | None = None) -> Judge:
     """Return what judges a classifier on tasks, the fastest way."""
     if type(classifier) is P3DCClassifier:
-        return partial(_judge_at_once, classifier, placed(_task_scorer(classifier, features), device))
+        return partial(
+            _judge_at_once,
+            classifier,
+            task_scorer(features.features, classifier.priors, classifier.settings, device=device),
+        )
     rows = features.features
     if rows.dtype == np.float16:
         rows = rows.astype(np.float32)
@@ -72,41 +69,7 @@ def judge(classifier: Any, features: FeatureSet, device: Device | None = None) -
     return lambda tasks, outside: Verdict(_count_one_by_one(alone, rows, tasks))
 
 
-def placed(scorer: TaskScorer, device: Device | None) -> "TaskScorer | DeviceScorer":
-    """Let a device do the work of a scorer; where there is none, leave it to NumPy."""
-    if device is None:
-        return scorer
-    from p3dc.scoring.torch_engine import on_device
-
-    return on_device(scorer, device)
-
-
-def _task_scorer(classifier: P3DCClassifier, features: FeatureSet) -> TaskScorer:
-    check_point(classifier.alpha, classifier.beta, extrapolate=classifier.extrapolate, scale=classifier.scale)
-    priors = as_priors(classifier.priors)
-    if is_auto(classifier.scale):
-        geometry = None if priors is None else priors.geometry
-        if priors is not None and geometry is None:
-            warnings.warn(without_geometry(priors), stacklevel=2)
-        point = () if is_auto(classifier.beta) else ([classifier.alpha], [classifier.beta])
-        return PreparedScorer(
-            features.features, geometry, *point, n_nearest=classifier.n_nearest, attention=classifier.attention
-        )
-    return TaskScorer(
-        features.features,
-        None if priors is None else priors.prototypes,
-        [classifier.alpha],
-        [classifier.beta],
-        n_nearest=classifier.n_nearest,
-        power=classifier.power,
-        scale=float(classifier.scale),
-        attention=classifier.attention,
-    )
-
-
-def _judge_at_once(
-    classifier: P3DCClassifier, scorer: "TaskScorer | DeviceScorer", tasks: Tasks, outside: Rows | None
-) -> Verdict:
+def _judge_at_once(classifier: P3DCClassifier, scorer: TaskScorer, tasks: Tasks, outside: Rows | None) -> Verdict:
     temperature = classifier.temperature_for(tasks.support.shape[2])
     parts: list[tuple[Floats, ...]] = []
     right = scorer.correct(tasks, watch=lambda _, scores: parts.append(_read(scores[..., 0].mT, temperature)))
@@ -121,7 +84,7 @@ def _judge_at_once(
 def _read(scores: Any, temperature: float) -> tuple[Floats, ...]:
     """Find the largest score, its probability and its class, (T, Q, N) -> (T, Q) each, where the scores are."""
     xp = array_namespace(scores)
-    confidence = xp.max(masked_softmax(scores / temperature, None), axis=-1)
+    confidence = xp.max(probabilities(scores, temperature), axis=-1)
     return tuple(map(as_numpy, (xp.max(scores, axis=-1), confidence, xp.argmax(scores, axis=-1))))
 
 

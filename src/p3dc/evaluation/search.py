@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._validation import Weight, check_count, check_settings, is_auto
-from p3dc.classifier.calibrated_support import evenly
+from p3dc._validation import check_count
+from p3dc.adaptive.settings import Settings, Space
 from p3dc.classifier.estimator import P3DCClassifier
+from p3dc.classifier.leave_one_out import evenly_spaced
 from p3dc.errors import InputError
 from p3dc.evaluation.evaluate import (
     Difference,
@@ -24,13 +25,11 @@ from p3dc.evaluation.evaluate import (
     part_of,
     percent,
 )
-from p3dc.evaluation.runners import placed
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
-from p3dc.priors.prototypes import Priors, as_priors, without_geometry
-from p3dc.scoring.device_memory import Device, Memory, open_device
-from p3dc.scoring.numpy_scorer import TaskScorer
-from p3dc.scoring.whitened import PreparedScorer
+from p3dc.priors.prototypes import Priors, as_priors, geometry_warning
+from p3dc.scoring.device_memory import Memory, open_device
+from p3dc.scoring.task_scorer import TaskScorer, task_scorer
 from p3dc.tasks import TaskSampler
 
 STRAY = 0.01  # share of equal rows that may be duplicates
@@ -173,7 +172,8 @@ def search(
     margin: float = 0.0,
     n_nearest: int | Sequence[int] = 5,
     power: float = 0.5,
-    scale: Weight | Sequence[float] = 1.0,
+    scale: float | Sequence[float] | None = None,
+    space: Space = "plain",
     attention: Attention = "raw",
     device: str | None = None,
     memory: Memory | None = None,
@@ -195,9 +195,9 @@ def search(
     step, margin : float
         As in :func:`grid`. A margin asks for points outside the triangle; a classifier takes those with
         ``extrapolate=True``.
-    n_nearest, power, scale, attention
-        As in :class:`P3DCClassifier`. Of ``n_nearest`` and ``scale`` several may be given; all combinations are tried.
-        With ``scale="auto"`` the grid is that of prepared features.
+    n_nearest, power, scale, space, attention
+        As in :class:`P3DCClassifier`; the space is that of the paper by default. Of ``n_nearest`` and ``scale`` several
+        may be given; all combinations are tried.
     device, memory
         As in :func:`evaluate`.
     progress : callable, optional
@@ -228,7 +228,9 @@ def search(
     place, points = open_device(device, memory), grid(step, margin)
     scales, numbers = _as_list(scale), _as_list(n_nearest)
     for some_scale, number in product(scales, numbers):
-        check_settings(n_nearest=number, power=power, scale=some_scale, attention=attention)
+        Settings(0.0, 0.0, space, number, power, some_scale, attention)
+    if space == "whitened" and known.geometry is None:
+        raise InputError(geometry_warning(known))
     check_count("n_tasks", n_tasks, 1)
     sampler = TaskSampler(
         validation.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=validation.class_names
@@ -236,8 +238,9 @@ def search(
     columns = []
     variants = list(product(scales, numbers))
     for done, (some_scale, number) in enumerate(variants):
-        scorer = partial(_grid_scorer, known, validation, points, some_scale, number, power, attention)
-        prepare = partial(_counter, scorer, sampler, place)
+        chosen = Settings(0.0, 0.0, space, number, power, some_scale, attention, extrapolate=True)
+        scorer = partial(task_scorer, validation.features, known, chosen, points, place)
+        prepare = partial(_counter, scorer, sampler)
         parts = (executor or executor_for(place))(prepare, n_tasks, part_of(progress, done, len(variants)))
         columns.append(_mean_and_interval(parts, n_tasks))
     mean, interval = (np.concatenate(column) / (n_way * n_query) for column in zip(*columns, strict=True))
@@ -248,7 +251,7 @@ def search(
         mean,
         interval,
         n_tasks,
-        {"n_nearest": n_nearest, "power": power, "scale": scale, "attention": attention},
+        {"n_nearest": n_nearest, "power": power, "scale": scale, "space": space, "attention": attention},
         np.repeat([pair[0] for pair in variants], len(points)) if len(scales) > 1 else None,
         np.repeat([pair[1] for pair in variants], len(points)) if len(numbers) > 1 else None,
     )
@@ -259,34 +262,13 @@ def _as_list(value: Any) -> list[Any]:
         listed = list(dict.fromkeys(value))
         if not listed:
             raise InputError("there are no values of n_nearest or scale to try. Give at least one.")
-        if len(listed) > 1 and any(map(is_auto, listed)):
-            raise InputError("scale 'auto' cannot stand beside other scales. Search it by itself.")
         return listed
     return [value]
 
 
-def _grid_scorer(
-    priors: Priors,
-    validation: FeatureSet,
-    points: npt.NDArray[np.float64],
-    scale: Weight,
-    n_nearest: int,
-    power: float,
-    attention: Attention,
-) -> TaskScorer:
-    if not is_auto(scale):
-        options: dict[str, Any] = {"n_nearest": n_nearest, "power": power, "scale": scale, "attention": attention}
-        return TaskScorer(validation.features, priors.prototypes, *points.T, **options)
-    if priors.geometry is None:
-        raise InputError(without_geometry(priors))
-    return PreparedScorer(validation.features, priors.geometry, *points.T, n_nearest=n_nearest, attention=attention)
-
-
-def _counter(
-    make_scorer: Callable[[], TaskScorer], sampler: TaskSampler, device: Device | None
-) -> Measure[npt.NDArray[np.int64]]:
+def _counter(make_scorer: Callable[[], TaskScorer], sampler: TaskSampler) -> Measure[npt.NDArray[np.int64]]:
     """Prepare to count the queries right at each point: their sum over tasks and the sum of their squares, (2, G)."""
-    scorer = placed(make_scorer(), device)
+    scorer = make_scorer()
 
     def count(drawn: Drawn) -> npt.NDArray[np.int64]:
         right = scorer.correct(drawn[0])
@@ -345,7 +327,7 @@ def hold_out(base: FeatureSet) -> tuple[FeatureSet, FeatureSet]:
             f"there are no validation classes, and {n_classes} base classes are too few to hold some out. "
             "Add validation features."
         )
-    aside = np.isin(base.labels, there[evenly(n_classes, max(LEAST, n_classes // 4))])
+    aside = np.isin(base.labels, there[evenly_spaced(n_classes, max(LEAST, n_classes // 4))])
     return tuple(  # type: ignore[return-value]
         FeatureSet(base.features[rows], [base.class_names[label] for label in base.labels[rows]])
         for rows in (~aside, aside)

@@ -1,40 +1,42 @@
-"""Photos to labels: a backbone, a few photos of each class, and what is known from before."""
+"""From photos to labels: a backbone and a fitted classifier."""
 
 import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
-from p3dc._validation import as_rows, check_point, check_same_width, check_share
-from p3dc.classifier.calibrated_support import Calibration, calibrate_alone, stranger_threshold
+from p3dc._arrays import Array, Labels, Progress
+from p3dc._validation import as_rows, check_same_width, check_share
+from p3dc.adaptive.settings import Settings
+from p3dc.classifier import file, fitted
+from p3dc.classifier.calibrated_support import CalibratedSupport
+from p3dc.classifier.fitted import FittedClassifier
 from p3dc.errors import InputError
 from p3dc.images.backbone_priors import backbone_priors
 from p3dc.images.backbones import lite0
 from p3dc.images.backbones.onnx import Backbone, load_backbone
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
-from p3dc.images.examples import Example, Progress, labelled, read_examples
+from p3dc.images.examples import Example, labelled, read_examples
 from p3dc.images.review import Findings, find
 from p3dc.images.sources import readable
 from p3dc.io.atomic import check_text
 from p3dc.io.safetensors import read_arrays, write_arrays
-from p3dc.method import masked_softmax
-from p3dc.priors.prototypes import PACKED, Priors, pack_priors, unpack_priors, without_geometry
+from p3dc.priors.prototypes import Priors, geometry_warning
 
-VERSION = 1
-UNKNOWN = "unknown"
+VERSION = 2
+THUMBNAILS = ("thumbnails", "thumbnail_sizes")
+UNKNOWN: str = fitted.UNKNOWN["U"]
 REJECT = 0.2
-"""Share of photos of other classes to turn away, where nothing else is said."""
-
-Array = npt.NDArray[Any]
+"""Share of photos of other classes to label as unknown, by default."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Prediction:
         The class that is next; where the label is "unknown", the likeliest class.
     runner_up_probability : float
     rejected : bool
-        Whether the photo fits no class.
+        Whether the photo belongs to none of the classes.
     failure : str
         Why there is no label, or nothing.
     """
@@ -78,11 +80,16 @@ class ImageClassifier:
     priors : Priors, optional
         Base classes under the same backbone.
     reject : float, optional
-        Share of photos of other classes to call "unknown", from 0 to 1; None for none.
+        Share of photos of other classes to label "unknown", from 0 to 1; None for none.
     point : (alpha, beta), optional
         The weights of both levels; chosen for the task unless given.
     failures : sequence of (key, sentence)
         Labelled photos that could not be read.
+
+    Attributes
+    ----------
+    fitted : FittedClassifier
+        What labels the features of photos.
 
     Examples
     --------
@@ -109,26 +116,24 @@ class ImageClassifier:
         point: tuple[float, float] | None = None,
         failures: Iterable[tuple[str, str]] = (),
     ) -> None:
-        self.backbone, self.priors, self.reject, self.point = backbone, priors, check_share("reject", reject), point
+        self.backbone, self.point = backbone, point
         self.examples, self.failures = tuple(examples), tuple(failures)
-        if point is not None:
-            check_point(*point, extrapolate=True)
+        alpha, beta = (None, None) if point is None else point
+        settings = Settings(alpha, beta, extrapolate=True)
         self.classes = sorted({example.label for example in self.examples})
         if len(self.classes) < 2:
             there = f"only {self.classes[0]!r}" if self.classes else "none"
             raise InputError(f"there must be photos of two classes or more, but there is {there}. Add a class.")
-        if UNKNOWN in self.classes and reject is not None:
-            raise InputError(f"there is a class {UNKNOWN!r}, which is what strangers are called. Rename its folder.")
-        self.support = as_rows([example.features for example in self.examples], "features of the photos")
-        for example, features in zip(self.examples, self.support, strict=True):
+        support = as_rows([example.features for example in self.examples], "features of the photos")
+        for example, features in zip(self.examples, support, strict=True):
             if not features.any():
                 raise InputError(f"the features of {example.key} are all zeros. Leave the photo out.")
         if priors is not None:
-            check_same_width(self.support, "photos", priors.prototypes, "the priors")
+            check_same_width(support, "photos", priors.prototypes, "the priors")
             if priors.geometry is None:
-                warnings.warn(without_geometry(priors), stacklevel=2)
-        place = {name: number for number, name in enumerate(self.classes)}
-        self.labels = np.array([place[example.label] for example in self.examples])
+                warnings.warn(geometry_warning(priors), stacklevel=2)
+        names, labels = np.unique([example.label for example in self.examples], return_inverse=True)
+        self.fitted = FittedClassifier(support, labels, names, priors, settings, check_share("reject", reject))
 
     @classmethod
     def from_folder(
@@ -184,32 +189,42 @@ class ImageClassifier:
             self.backbone, examples, self.priors, reject=self.reject, point=self.point, failures=failures
         )
 
-    def at(self, point: tuple[float, float] | None, unknown_below: float) -> "ImageClassifier":
-        """Return a classifier that differs in its point, whose threshold for strangers is known."""
-        moved = ImageClassifier(self.backbone, self.examples, self.priors, reject=self.reject, point=point)
-        moved.calibration = self.calibration if point is None else self.calibration.at(*point)
-        moved.unknown_below = unknown_below
+    def at(self, point: tuple[float, float] | None) -> "ImageClassifier":
+        """Return the classifier at another point of the triangle; nothing is whitened or calibrated anew."""
+        moved = copy(self)
+        if point is not None:
+            moved.point, moved.fitted = point, self.fitted.at(*point)
         return moved
 
-    @cached_property
-    def calibration(self) -> Calibration:
+    @property
+    def priors(self) -> Priors | None:
+        """The base classes."""
+        return self.fitted.priors
+
+    @property
+    def reject(self) -> float | None:
+        """Share of photos of other classes to label as unknown."""
+        return self.fitted.reject
+
+    @property
+    def support(self) -> Array:
+        """The features of the examples, (S, D)."""
+        return self.fitted.support
+
+    @property
+    def labels(self) -> Labels:
+        """The class of each example, as its place in ``classes``, (S,)."""
+        return self.fitted.labels
+
+    @property
+    def calibrated(self) -> CalibratedSupport:
         """The calibrated examples."""
-        return self._calibrate(self.support, self.labels)
-
-    def _calibrate(self, support: Array, labels: npt.NDArray[np.int64]) -> Calibration:
-        return calibrate_alone(support, labels, self.priors, point=self.point)
-
-    @cached_property
-    def unknown_below(self) -> float:
-        """The largest cosine below which a photo is unknown."""
-        if self.reject is None:
-            return -float("inf")
-        return stranger_threshold(self.support, self.labels, self._calibrate, self.reject)
+        return self.fitted.calibrated
 
     @cached_property
     def findings(self) -> Findings:
-        """What the examples look like: shots, duplicates, photos that seem to be in the wrong folder."""
-        return find(self.examples, self.classes, self.calibration)
+        """A review of the examples: shots, duplicates, photos that are likely mislabelled."""
+        return find(self.examples, self.classes, self.calibrated)
 
     def predict(self, photos: Iterable[str | os.PathLike[str]], batch: int = 32) -> Iterator[Prediction]:
         """Label photos one after the other, as they are read.
@@ -239,12 +254,14 @@ class ImageClassifier:
         """Label features that the backbone made, (Q, D)."""
         rows = as_rows(features, "features")
         check_same_width(rows, "the features", self.support, "the examples")
-        cosines = self.calibration.cosines(rows)
-        probabilities = masked_softmax(cosines / self.calibration.temperature, None)
+        return self.label_cosines(self.fitted.cosines(rows))
+
+    def label_cosines(self, cosines: Array) -> list[Prediction]:
+        """Label photos whose cosines to the classes are known, (Q, N)."""
+        probabilities, unknown = self.fitted.probabilities(cosines), self.fitted.unknown(cosines)
         found = []
-        for cosine, probability in zip(cosines, probabilities, strict=True):
+        for probability, rejected in zip(probabilities, unknown.tolist(), strict=True):
             first, second = np.argsort(-probability, kind="stable")[:2].tolist()
-            rejected = bool(cosine[first] < self.unknown_below)
             label, next_one = (UNKNOWN, first) if rejected else (self.classes[first], second)
             likely, next_likely = float(probability[first]), float(probability[next_one])
             found.append(Prediction("", label, likely, self.classes[next_one], next_likely, rejected))
@@ -254,25 +271,12 @@ class ImageClassifier:
         return read_image(Path(photo), short_side=self.backbone.preprocessing.short_side)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file: features, thumbnails, priors and the identity of the backbone."""
+        """Write one safetensors file: the fitted classifier, thumbnails and the identity of the backbone."""
+        arrays, facts = file.pack_classifier(self.fitted)
         thumbnails = [np.frombuffer(example.thumbnail, dtype=np.uint8) for example in self.examples]
-        known, facts_of_priors = pack_priors(self.priors)
-        arrays: dict[str, Array] = {
-            **known,
-            "support": self.support,
-            "labels": self.labels,
-            "thumbnails": np.concatenate(thumbnails),
-            "thumbnail_sizes": np.array([len(thumbnail) for thumbnail in thumbnails]),
-        }
-        facts: dict[str, Any] = {
-            "backbone": identity(self.backbone),
-            "classes": self.classes,
-            "keys": [example.key for example in self.examples],
-            "reject": self.reject,
-            "point": self.point,
-            "unknown_below": None if self.reject is None else self.unknown_below,
-            "priors": facts_of_priors,
-        }
+        arrays["thumbnails"] = np.concatenate(thumbnails)
+        arrays["thumbnail_sizes"] = np.array([len(thumbnail) for thumbnail in thumbnails])
+        facts |= {"backbone": identity(self.backbone), "keys": [example.key for example in self.examples]}
         write_arrays(path, "images", VERSION, arrays, facts)
 
     @classmethod
@@ -284,9 +288,9 @@ class ImageClassifier:
             path,
             "images",
             VERSION,
-            required=["support", "labels", "thumbnails", "thumbnail_sizes"],
-            optional=PACKED,
-            facts=["backbone", "classes", "keys", "reject", "point", "unknown_below", "priors"],
+            required=[*file.ARRAYS, *THUMBNAILS],
+            optional=file.PRIOR_ARRAYS,
+            facts=[*file.FACTS, "backbone", "keys"],
         )
         if not isinstance(backbone, Backbone):
             backbone = _backbone_of(path, facts, backbone)
@@ -297,12 +301,10 @@ class ImageClassifier:
                     f"it was made with the backbone {facts['backbone']['name']} ({str(saved)[:12]}), not with "
                     f"{backbone.name} ({backbone.digest[:12]}). Use that backbone, or fit again."
                 )
-            examples = _restore_examples(arrays, facts, backbone.n_features)
-            priors = unpack_priors(arrays, facts["priors"])
-            point = None if facts["point"] is None else (float(facts["point"][0]), float(facts["point"][1]))
-            found = cls(backbone, examples, priors, reject=facts["reject"], point=point)
-            if found.reject is not None:
-                found.unknown_below = float(facts["unknown_below"])
+            model = file.unpack_classifier(arrays, facts)
+            examples = _restore_examples(model, arrays, facts, backbone.n_features)
+            found = cls(backbone, examples, model.priors, reject=model.reject, point=model.settings.weights)
+            found.fitted = model
             return found
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
@@ -324,23 +326,22 @@ def _backbone_of(path: str | os.PathLike[str], facts: dict[str, Any], given: str
 
 
 def identity(backbone: Backbone) -> dict[str, Any]:
-    """Say which backbone made the features."""
+    """Identify the backbone that made the features."""
     return {"name": backbone.name, "digest": backbone.digest, "preprocessing": backbone.preprocessing.to_json()}
 
 
-def _restore_examples(arrays: dict[str, Array], facts: dict[str, Any], n_features: int) -> list[Example]:
-    support, labels, sizes, pixels = (arrays[name] for name in ("support", "labels", "thumbnail_sizes", "thumbnails"))
-    keys, classes = facts["keys"], facts["classes"]
-    if not (isinstance(keys, list) and isinstance(classes, list) and len(keys) > 0):
+def _restore_examples(
+    model: FittedClassifier, arrays: file.Arrays, facts: dict[str, Any], n_features: int
+) -> list[Example]:
+    sizes, pixels, keys = arrays["thumbnail_sizes"], arrays["thumbnails"], facts["keys"]
+    if not isinstance(keys, list) or model.classes.dtype.kind != "U":
         raise ValueError("it has no list of keys or classes")
-    check_text([*map(str, keys), *map(str, classes)], "names in it")
-    if support.shape != (len(keys), n_features) or support.dtype.kind != "f":
-        raise ValueError(f"its features are {support.dtype} of shape {support.shape}")
-    if labels.shape != (len(keys),) or labels.dtype.kind != "i" or labels.min() < 0 or labels.max() >= len(classes):
-        raise ValueError("its labels name no classes")
+    check_text([*map(str, keys), *model.classes.tolist()], "names in it")
+    if model.support.shape != (len(keys), n_features) or model.support.dtype.kind != "f":
+        raise ValueError(f"its features are {model.support.dtype} of shape {model.support.shape}")
     whole = pixels.ndim == 1 and pixels.dtype == np.uint8 and sizes.shape == (len(keys),) and sizes.dtype.kind == "i"
     if not whole or sizes.min() < 0 or sizes.sum() != len(pixels):
         raise ValueError("its thumbnails do not fit together")
     pieces = np.split(pixels, np.cumsum(sizes)[:-1])
-    rows = zip(keys, labels.tolist(), support, pieces, strict=True)
-    return [Example(str(key), str(classes[label]), features, piece.tobytes()) for key, label, features, piece in rows]
+    rows = zip(keys, model.classes[model.labels].tolist(), model.support, pieces, strict=True)
+    return [Example(str(key), label, features, piece.tobytes()) for key, label, features, piece in rows]

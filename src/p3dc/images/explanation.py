@@ -134,7 +134,7 @@ class Explanation:
         how = f"pulled by base classes with weight {weights}" if self.pulling else "base classes do not pull"
         figure.suptitle(f"The nearest examples; {how}", fontsize=11)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font reason
+            warnings.filterwarnings("ignore", message="Glyph .* missing")  # a name in a script that the font lacks
             save_figure(figure, Path(path))
 
     def _draw_cosines(self, ax: Any) -> None:
@@ -167,10 +167,10 @@ def explain(classifier: ImageClassifier, photo: str | os.PathLike[str]) -> Expla
 
 def explain_features(classifier: ImageClassifier, features: Array, key: str, photo: bytes) -> Explanation:
     """Explain the label of a photo whose features, (D,), name and small picture are given."""
-    calibration = classifier.calibration
+    calibrated = classifier.calibrated
     rows = features[None]
-    query = l2_normalize(calibration.prepare(rows))[0]
-    near = calibration.samples @ query
+    query = l2_normalize(calibrated.transform(rows))[0]
+    near = calibrated.samples @ query
     weights = _weights(classifier)
     nearest = np.argsort(-near, kind="stable")[:N_NEIGHBOURS].tolist()
     neighbours = [
@@ -179,11 +179,11 @@ def explain_features(classifier: ImageClassifier, features: Array, key: str, pho
     return Explanation(
         replace(classifier.label(rows)[0], key=key),
         photo,
-        dict(zip(classifier.classes, calibration.cosines(rows)[0].tolist(), strict=True)),
+        dict(zip(classifier.classes, calibrated.cosines(rows)[0].tolist(), strict=True)),
         tuple(neighbours),
-        calibration.alpha,
-        calibration.beta,
-        classifier.unknown_below,
+        calibrated.alpha,
+        calibrated.beta,
+        classifier.fitted.unknown_below,
     )
 
 
@@ -194,13 +194,13 @@ def base_classes(classifier: ImageClassifier, i: int) -> tuple[tuple[str, float]
 
 def _weights(classifier: ImageClassifier) -> Any:
     """Weights of the base classes, (S, B): those that pull or, where none does, at the sample level; None for none."""
-    calibration = classifier.calibration
-    if calibration.transformed is None:
+    calibrated = classifier.calibrated
+    if calibrated.transformed is None:
         return None
-    alpha, beta = calibration.alpha, calibration.beta
+    alpha, beta = calibrated.alpha, calibrated.beta
     if alpha == beta == 0:
         alpha = 1.0
-    both = calibration.pulls()[2]
+    both = calibrated.pulls()[2]
     return (alpha * both[:, 0] + beta * both[:, 1]) / (alpha + beta)
 
 

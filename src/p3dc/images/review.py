@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from p3dc.classifier.calibrated_support import Calibration, members
+from p3dc.adaptive.space import members
+from p3dc.classifier.calibrated_support import CalibratedSupport
 from p3dc.method import l2_normalize
 
 SAME = 0.9995
@@ -55,12 +56,12 @@ class Findings:
     beta: float
 
 
-def find(examples: Sequence[Labelled], classes: Sequence[str], calibration: Calibration) -> Findings:
+def find(examples: Sequence[Labelled], classes: Sequence[str], calibrated: CalibratedSupport) -> Findings:
     """Look at labelled photos."""
     features = l2_normalize(np.stack([example.features for example in examples]).astype(np.float64))
     same = np.argwhere(np.triu(features @ features.T > SAME, k=1))
     duplicates = tuple((examples[i].key, examples[j].key) for i, j in same.tolist())
-    nearest = nearest_classes(calibration.prepare(features), calibration.labels)
+    nearest = nearest_classes(calibrated.transform(features), calibrated.labels)
     misfiled = tuple(
         (example.key, example.label, classes[near])
         for example, near in zip(examples, nearest.tolist(), strict=True)
@@ -68,7 +69,7 @@ def find(examples: Sequence[Labelled], classes: Sequence[str], calibration: Cali
     )
     shots = Counter(example.label for example in examples)
     ordered = {name: shots[name] for name in classes}
-    return Findings(ordered, duplicates, misfiled, calibration.relevance, calibration.beta)
+    return Findings(ordered, duplicates, misfiled, calibrated.relevance, calibrated.beta)
 
 
 def nearest_classes(prepared: Array, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -1,11 +1,11 @@
-"""The shape of base classes: how the samples of a class scatter around its mean.
+"""The geometry of base classes: how the samples of a class scatter around its mean.
 
-Only directions count, so features of any length and of any sign will do. ``docs/auto.md`` tells what was tried.
+Only directions count, so features of any length and sign will do. ``docs/auto.md`` shows what was tried.
 
 Shape letters: B base classes, D features, R axes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,12 +21,13 @@ Array = npt.NDArray[np.float64]
 
 N_AXES = 128
 ALL_THE_SAME = 1e-5  # squared distance of directions that rounding alone can make
-WHITENING = 0.2  # share of the scatter in what samples are whitened by; the rest is round
+WHITENING = 0.2  # share of the within-class scatter in the whitening covariance; the rest is isotropic
+NUMBERS = ("rest", "tightness", "spread")
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Sums over base features, of which those of parts can be merged.
+    """Second moments of base features. Those of parts can be merged.
 
     Attributes
     ----------
@@ -45,10 +46,17 @@ class Moments:
     def __setstate__(self, state: dict[str, Any]) -> None:
         _protect(self, state)
 
+    @classmethod
+    def from_arrays(cls, prototypes: Array, arrays: Mapping[str, npt.NDArray[Any]]) -> "Moments":
+        """Read the moments of prototypes from named arrays."""
+        return cls(
+            _of_shape(arrays["lengths"], prototypes.shape[:1]), _of_shape(arrays["scatter"], prototypes.shape[1:] * 2)
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
-    """What base classes tell about samples of classes never seen.
+    """What base classes predict about samples of classes never seen.
 
     Attributes
     ----------
@@ -88,8 +96,33 @@ class Geometry:
         mean: Array = self.prototypes.mean(axis=0)
         return mean
 
+    def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, float]]:
+        """Take the geometry apart: arrays by name, and numbers by name."""
+        arrays: dict[str, npt.NDArray[Any]] = {
+            "lengths": self.lengths,
+            "axes": self.axes.astype(np.float32),
+            "gains": self.gains,
+        }
+        return arrays, {name: getattr(self, name) for name in NUMBERS}
+
+    @classmethod
+    def from_arrays(
+        cls, prototypes: Array, arrays: Mapping[str, npt.NDArray[Any]], numbers: Mapping[str, Any]
+    ) -> "Geometry":
+        """Put together what :meth:`to_arrays` took apart, with the prototypes that it belongs to."""
+        lengths, gains = _of_shape(arrays["lengths"], prototypes.shape[:1]), arrays["gains"]
+        axes = _of_shape(arrays["axes"], gains.shape + prototypes.shape[1:])
+        found = {name: float(numbers[name]) for name in NUMBERS}
+        positive = (lengths.min(), gains.min(initial=1), found["rest"], found["spread"])
+        if not (np.isfinite(axes).all() and np.isfinite(gains).all() and np.isfinite(lengths).all()):
+            raise ValueError("it has numbers that are not finite")
+        if not (0 < found["tightness"] < 1 and all(0 < number < np.inf for number in positive)):
+            raise ValueError("it has numbers that no geometry has")
+        whitened = whitened_means(prototypes, lengths, axes, gains, found["rest"])
+        return cls(axes, gains, **found, lengths=lengths, prototypes=whitened)
+
     def to_device_of(self, other: Any) -> "Geometry":
-        """Bring all arrays to where another is, NumPy or a device of torch."""
+        """Move all arrays to the library and device of another."""
         if not is_tensor(self.axes) and not is_tensor(other):
             return self
         arrays = ("axes", "gains", "lengths", "prototypes")
@@ -100,14 +133,20 @@ class Geometry:
         return whiten(directions, self.axes, self.gains, self.rest)
 
 
+def _of_shape(array: npt.NDArray[Any], shape: tuple[int, ...]) -> Array:
+    if array.shape != shape:
+        raise ValueError(f"an array has shape {array.shape} instead of {shape}")
+    return array.astype(np.float64)
+
+
 def _protect(owner: Moments | Geometry, state: dict[str, Any] | None = None) -> None:
-    """Make all arrays read-only, also those that come out of a pickle."""
+    """Make all arrays read-only, also when they come from a pickle."""
     for name, value in (vars(owner) if state is None else state).copy().items():
         object.__setattr__(owner, name, read_only(value) if isinstance(value, np.ndarray) else value)
 
 
 def whiten(directions: Array, axes: Array, gains: Array, rest: float) -> Array:
-    """Multiply what lies along the axes by their gains and all else by ``rest``."""
+    """Multiply the components along the axes by their gains and the remainder by ``rest``."""
     return rest * directions + (directions @ axes.T * (gains - rest)) @ axes
 
 
@@ -127,8 +166,8 @@ def _mean_directions(prototypes: Array, lengths: Array) -> Iterator[tuple[slice,
 
 
 def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Moments) -> Geometry | str:
-    """Learn the geometry of base classes, or tell why there is none."""
-    from scipy.linalg import eigh  # slow to import, and who only predicts needs none of it
+    """Learn the geometry of base classes, or return the reason why there is none."""
+    from scipy.linalg import eigh  # slow to import, and not needed to predict
 
     n_base, n_features = prototypes.shape
     n_rows = int(counts.sum())
@@ -144,11 +183,11 @@ def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Mo
     total = np.trace(within)
     if not total > ALL_THE_SAME:
         return "the rows of each base class are all the same"
-    round_share = _rounding(within, n_rows - n_base)
+    isotropic = _isotropic_share(within, n_rows - n_base)
     level = total / n_features
     n_axes = min(N_AXES, n_features)
     variances, columns = eigh(within, subset_by_index=(n_features - n_axes, n_features - 1))
-    variances = (1 - round_share) * np.maximum(variances, 0) + round_share * level
+    variances = (1 - isotropic) * np.maximum(variances, 0) + isotropic * level
     others = max((total - variances.sum()) / max(n_features - n_axes, 1), 0.0)
 
     axes = columns.T.astype(np.float32).astype(np.float64)  # as precise as a file keeps them
@@ -182,8 +221,8 @@ def _gain(variance: Array) -> Array:
     return 1 / np.sqrt(WHITENING * variance + 1 - WHITENING)
 
 
-def _rounding(covariance: Array, n_free: int) -> float:
-    """Share of a round matrix that makes a covariance from few samples most precise: oracle approximating shrinkage."""
+def _isotropic_share(covariance: Array, n_free: int) -> float:
+    """Return the share of an isotropic matrix in a covariance from few samples: oracle approximating shrinkage."""
     n_features = len(covariance)
     squared_total, squares = np.trace(covariance) ** 2, (covariance**2).sum()
     excess = squares - squared_total / n_features

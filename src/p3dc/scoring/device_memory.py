@@ -1,4 +1,4 @@
-"""Where tasks are computed: a device of torch, and how much of its memory may be used."""
+"""Devices of torch, and planning how much of their memory is used."""
 
 import re
 from typing import Any, NamedTuple
@@ -6,11 +6,15 @@ from typing import Any, NamedTuple
 from p3dc._validation import is_number
 from p3dc.errors import InputError
 
+FLOAT_BYTES = 8
+TENSOR_SHARE = 0.9
+"""Share of the memory that tensors may take; torch itself holds the rest."""
+
 SHARE = 0.5
-"""Of the free memory of a GPU, what is used where nothing is said."""
+"""Share of the free memory of a GPU that is used by default."""
 
 CPU_BYTES = 2**30
-"""The same for torch on the CPU, where memory is shared with all else."""
+"""Bytes that torch on the CPU uses by default, where memory is shared with everything else."""
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
 
@@ -25,8 +29,44 @@ class Device(NamedTuple):
     memory: int
 
 
+class Budget:
+    """Keeps account of the memory of a device.
+
+    Parameters
+    ----------
+    device : Device
+
+    Attributes
+    ----------
+    room : int
+        Bytes that are left.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.room = device, int(TENSOR_SHARE * device.memory)
+
+    def reserve(self, numbers: int) -> None:
+        """Take memory for this many numbers that stay on the device."""
+        if FLOAT_BYTES * numbers >= self.room:
+            raise InputError(
+                f"features and priors take {FLOAT_BYTES * numbers:,} bytes, but {self.device.memory:,} may be used. "
+                "Raise memory, or leave the device out."
+            )
+        self.room -= FLOAT_BYTES * numbers
+
+    def batch_size(self, numbers: int) -> int:
+        """Return how many tasks fit at once, if one takes this many numbers."""
+        needed = FLOAT_BYTES * numbers
+        if needed > self.room:
+            raise InputError(
+                f"one task takes {needed:,} bytes, but of the {self.device.memory:,} that may be used {self.room:,} "
+                "are left for tasks. Raise memory, or leave the device out."
+            )
+        return self.room // needed
+
+
 def open_device(name: str | None, memory: Memory | None = None) -> Device | None:
-    """Find the device of a name: "cpu", "cuda" or "cuda:1"; None stands for NumPy.
+    """Return the device of a name, "cpu", "cuda" or "cuda:1"; None stands for NumPy.
 
     Examples
     --------
@@ -61,7 +101,7 @@ def open_device(name: str | None, memory: Memory | None = None) -> Device | None
 
 
 def _bytes(memory: Memory | None, free: int, default: int) -> int:
-    """Turn what a user says of memory into bytes."""
+    """Convert what a user gives as memory into bytes."""
     if memory is None:
         return default
     number: Any = memory

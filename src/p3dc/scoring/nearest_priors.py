@@ -1,7 +1,7 @@
-"""Which priors are near which samples, where there may be very many priors.
+"""The nearest priors of samples, where there may be very many priors.
 
-No array has an axis of all priors unless it is small: the nearest are found a block of priors at a time, and what pulls
-some tasks is computed from the priors that these tasks use.
+No array has an axis of all priors unless it is small: the nearest are found a block of priors at a time, and endpoints
+are computed from the priors that some tasks use.
 
 Shape letters: T tasks, S support, M nearest, B base classes, U base classes in use, D features.
 """
@@ -10,26 +10,25 @@ from collections.abc import Callable, Iterator
 from math import isqrt
 
 import numpy as np
-import numpy.typing as npt
+from array_api_compat import array_namespace
 
 from p3dc import method
-from p3dc._validation import Floats
-from p3dc.tasks import Rows
+from p3dc._arrays import Array, Floats, Mask, Rows
 
-Mask = npt.NDArray[np.bool_]
 Part = tuple[slice, slice]
 """Some tasks, and some samples of each."""
 
-BLOCK = 1024  # priors that are looked at together
-GROUP_BYTES = 2**19  # similarities of tasks that share their priors: with more tasks most are of no use to most
-WORK_BYTES = 2**23  # what is at work at one time
-TABLE_BYTES = 2**28  # what is kept of all rows
+BLOCK = 1024  # priors compared at a time
+GROUP_BYTES = 2**19  # similarities of a group of tasks to the priors of any of them, few of which matter to each
+WORK_BYTES = 2**23  # temporary arrays
+TABLE_BYTES = 2**28  # similarities that are kept
 
 
 def nearest_in_blocks(similarities: Callable[[slice], Floats], n_samples: int, n_base: int, n_nearest: int) -> Rows:
     """Choose the M most similar base classes of each sample as :func:`p3dc.method.nearest_priors` does.
 
-    ``similarities`` gives those to some of the base classes, (..., b). Returns their numbers, ascending, (..., M).
+    ``similarities`` returns those to some of the base classes, (..., b). Returns the numbers of the chosen ones,
+    ascending, (..., M).
     """
     best: Floats | None = None
     size = max(1, min(BLOCK, WORK_BYTES // (8 * n_samples)))
@@ -38,7 +37,7 @@ def nearest_in_blocks(similarities: Callable[[slice], Floats], n_samples: int, n
         numbers = np.arange(start, start + block.shape[-1])
         if best is None:
             best, found = block[..., :0], np.empty((*block.shape[:-1], 0), dtype=np.int64)
-        elif best.shape[-1] == n_nearest:  # what is no better than the worst cannot be chosen: of equals the first are
+        elif best.shape[-1] == n_nearest:  # of equals the first is chosen, so a prior must beat the worst
             better = np.flatnonzero((block > best.min(axis=-1, keepdims=True)).any(axis=tuple(range(block.ndim - 1))))
             block, numbers = block[..., better], numbers[better]
         best = np.concatenate([best, block], axis=-1)
@@ -49,7 +48,7 @@ def nearest_in_blocks(similarities: Callable[[slice], Floats], n_samples: int, n
 
 
 def priors_in_use(nearest: Rows, n_base: int) -> Iterator[tuple[Part, Rows, Mask, Mask]]:
-    """Take samples apart into parts that are small enough to be compared with all priors that they use.
+    """Yield samples in parts that are small enough to be compared with all priors that they use.
 
     Parameters
     ----------
@@ -88,10 +87,10 @@ def _mask(places: Rows, size: int) -> Mask:
 
 
 class PriorTable:
-    """The nearest priors of rows, found once for each row while there is room, and all similarities where they fit.
+    """Keeps the nearest priors of rows, found once for each row, and all similarities where they fit into memory.
 
-    They are computed in float64 and given in another type less the largest of the row, which no softmax notices: so the
-    nearest priors are exact, and the large weights are precise whatever the norm of the features.
+    Similarities are computed in float64. They are kept in another type, less the largest of their row, which does not
+    change a softmax: the nearest priors are exact, and large weights are precise whatever the norm of the features.
     """
 
     def __init__(
@@ -125,7 +124,7 @@ class PriorTable:
         return self.found[self.place[rows]]
 
     def similarities(self, rows: Rows, used: Rows, dtype: np.dtype[np.floating]) -> Floats:
-        """Similarities of rows, (..., S), to some priors that have the nearest among them, (..., S, U)."""
+        """Return similarities of rows, (..., S), to some priors, the nearest among them, (..., S, U)."""
         if self.keeps_all and dtype == self.dtype:
             return self.kept[self.place[rows]][..., used]
         similarities = products(self._transformed(rows), self.priors[used])
@@ -150,7 +149,8 @@ class PriorTable:
         self.filled = 0
 
 
-def products(samples: Floats, priors: Floats) -> Floats:
+def products(samples: Array, priors: Array) -> Array:
     """Inner products as one product of two matrices, (..., D), (U, D) -> (..., U)."""
-    flat: Floats = method.prior_similarities(samples.reshape(-1, samples.shape[-1]), priors)
-    return flat.reshape(*samples.shape[:-1], -1)
+    xp = array_namespace(samples)
+    flat = method.prior_similarities(xp.reshape(samples, (-1, samples.shape[-1])), priors)
+    return xp.reshape(flat, (*samples.shape[:-1], -1))

@@ -1,89 +1,59 @@
-"""From the products of queries and corners to scores, for many tasks and many (α, β) at once."""
+"""Scores of many tasks at many (α, β) on a device of torch, in float64 throughout.
 
-from abc import ABC, abstractmethod
+Shape letters are those of :mod:`p3dc.scoring.kernel`.
+"""
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from p3dc._arrays import Floats
+from p3dc._validation import row_blocks
+from p3dc.adaptive.settings import Settings
+from p3dc.adaptive.space import WhitenedSpace
 from p3dc.errors import InputError
-from p3dc.scoring.device_memory import Device
-from p3dc.scoring.numpy_scorer import Floats, TaskScorer
+from p3dc.scoring.device_memory import Budget, Device
+from p3dc.scoring.kernel import mix_and_attend
+from p3dc.scoring.torch_tables import TableCorners
+from p3dc.scoring.whitened_corners import WhitenedCorners
 from p3dc.tasks import Tasks
 
-LEVEL = 1e-12  # scores that differ by less are the same, and the first of such classes has the query
-MODEST = 150.0  # a query whose logits can go into an exponential as they are
-TENSORS = 0.9  # of the memory, what tensors may take; torch holds more than they do
-FLOAT = 8  # bytes
+LEVEL = 1e-12  # scores that differ by less are equal, and the first of equal classes is predicted
+COMPILE_AFTER = 4e11  # attended scores: computing that many takes as long as compiling the kernel
 
 
-class Corners(NamedTuple):
-    """What all points need to know of some tasks.
-
-    Attributes
-    ----------
-    products : tensor of shape (T, Q, N, K, V)
-        Queries with corners.
-    grams : tensor of shape (T, N, K, V, K, V)
-        Corners of one class with each other.
-    mix : tensor of shape (V, G)
-        The weights of the corners at each point.
-    lengths : tensor of shape (T, Q)
-        Of the queries.
-    """
-
-    products: Tensor
-    grams: Tensor
-    mix: Tensor
-    lengths: Tensor
-
-
-class DeviceScorer(ABC):
-    """Scores tasks on a device, at one or many (α, β), as ``TaskScorer`` does on the CPU.
+class TorchScorer:
+    """Scores tasks on a device, at one or many (α, β), as :class:`p3dc.scoring.numpy_scorer.NumpyScorer` does.
 
     Parameters
     ----------
-    scorer : TaskScorer
-        What is to be scored: features, priors, points and settings, already checked.
-    device : Device
+    source : TableCorners or WhitenedCorners
+        Where the corners of tasks come from.
+    budget : Budget
+        The memory that is left for tasks.
     """
 
-    width: int
-    """The number of features."""
-
-    n_base: int
-    """The number of priors."""
-
-    reach: float
-    """The length of the longest query that attends to samples."""
-
-    def __init__(self, scorer: TaskScorer, device: Device) -> None:
-        self.device, self.room = device, int(TENSORS * device.memory)
-        self.alpha, self.beta, self.attention = scorer.alpha, scorer.beta, scorer.attention
-        self.mix = self._tensor(np.stack([1 - self.alpha - self.beta, self.alpha, self.beta]))
-        self.alone = torch.ones_like(self.mix[:1])
-
-    @abstractmethod
-    def _corners(self, support: Tensor, queries: Tensor) -> Corners:
-        """Find what all points need, of rows (T, N, K) and (T, Q)."""
-
-    @abstractmethod
-    def _numbers(self, n_way: int, n_shot: int, n_queries: int) -> int:
-        """Count the numbers that finding the corners of one task takes."""
+    def __init__(self, source: TableCorners | WhitenedCorners, budget: Budget) -> None:
+        self.source, self.budget, self.device = source, budget, budget.device
+        self.attention = source.settings.attention
+        self.attended = 0
+        self._compiled: Callable[..., Any] | None = None
 
     def correct(self, tasks: Tasks, watch: Callable[[slice, Any], None] | None = None) -> npt.NDArray[np.int64]:
         """Count the queries that each task gets right at each point, (T, G).
 
-        ``watch`` is shown the scores on the way, tensors of shape (T, N, Q, G) for each part of the tasks.
+        ``watch`` is called with the scores of each part of the tasks, tensors of shape (T, N, Q, G).
         """
         n_way, n_query = tasks.queries.shape[1:]
         own = torch.arange(n_way, device=self.device.torch).repeat_interleave(n_query)[:, None]
         counts = []
-        with memory_told(self.device):
+        with out_of_memory_as_input_error(self.device):
             for part, scores in self._chunks(tasks):
                 if watch:
                     watch(part, scores)
@@ -92,106 +62,72 @@ class DeviceScorer(ABC):
             return np.asarray(torch.cat(counts).cpu().numpy())
 
     def scores(self, tasks: Tasks) -> Floats:
-        """Cosine of every query to every class at every point, (T, G, Q, N)."""
-        with memory_told(self.device):
+        """Return the cosine of every query to every class at every point, (T, G, Q, N)."""
+        with out_of_memory_as_input_error(self.device):
             return np.concatenate([scores.permute(0, 3, 2, 1).cpu().numpy() for _, scores in self._chunks(tasks)])
 
     def _chunks(self, tasks: Tasks) -> Iterator[tuple[slice, Tensor]]:
         """Yield parts of the tasks and their scores, (T, N, Q, G)."""
         n_tasks, n_way, n_shot = tasks.support.shape
         n_queries = tasks.queries.shape[1] * tasks.queries.shape[2]
-        one = FLOAT * (self._numbers(n_way, n_shot, n_queries) + self._mixing(n_way, n_shot, n_queries))
-        if one > self.room:
-            raise InputError(
-                f"one task takes {one:,} bytes, but of the {self.device.memory:,} that may be used {self.room:,} are "
-                "left for tasks. Raise memory, or leave the device out."
-            )
-        size = self.room // one
+        n_scores = n_way * n_queries * self.source.n_points
+        attending = n_scores * (4 * n_shot + 4) + 2 * n_scores // n_way
+        size = self.budget.batch_size(self.source.numbers(n_way, n_shot, n_queries) + attending)
         for start in range(0, n_tasks, size):
             part = slice(start, min(start + size, n_tasks))
             support, queries = (
                 torch.as_tensor(rows[part], device=self.device.torch) for rows in (tasks.support, tasks.queries)
             )
-            yield part, self._score(self._corners(support, queries.flatten(1)))
+            yield part, self._score(support, queries.flatten(1))
+            self.attended += n_scores * n_shot * len(support)
 
-    def _mixing(self, n_way: int, n_shot: int, n_queries: int) -> int:
-        """Count the numbers that mixing and attending take for one task."""
-        n_scores = n_way * n_queries * len(self.alpha)
-        return n_scores * (2 * n_shot + 4) + 2 * n_scores // n_way
+    def _score(self, support: Tensor, queries: Tensor) -> Tensor:
+        products, grams, mix, lengths = self.source.corners(support, queries)
+        if self.attention != "raw":
+            products = products / lengths[:, :, None, None, None]
+        scores: Tensor = self._kernel()(products, grams, mix, uniform=self.attention == "mean")[0]
+        return scores / lengths[:, None, :, None] if self.attention == "raw" else scores
 
-    def _score(self, corners: Corners) -> Tensor:
-        products, grams, mix, lengths = corners
-        if self.attention == "raw":
-            scores = mix_and_attend(products, grams, mix, uniform=False, modest=self.reach <= MODEST)
-            return scores.div_(lengths[:, None, :, None])
-        products = products / lengths[:, :, None, None, None]
-        return mix_and_attend(products, grams, mix, uniform=self.attention == "mean", modest=True)
-
-    def _keep(self, numbers: int) -> None:
-        """Take some of the memory for what is always there."""
-        if FLOAT * numbers >= self.room:
-            raise InputError(
-                f"features and priors take {FLOAT * numbers:,} bytes, but {self.device.memory:,} may be used. "
-                "Raise memory, or leave the device out."
-            )
-        self.room -= FLOAT * numbers
-
-    def _tensor(self, array: Any) -> Tensor:
-        return torch.tensor(array, dtype=torch.float64, device=self.device.torch)
+    def _kernel(self) -> Callable[..., Any]:
+        """Return the kernel, on a GPU compiled once that is worth its time: it then writes only the scores."""
+        if self.attended < COMPILE_AFTER or self.device.torch.type != "cuda" or find_spec("triton") is None:
+            return mix_and_attend
+        self._compiled = self._compiled or torch.compile(mix_and_attend)
+        return self._compiled
 
 
-def mix_and_attend(products: Tensor, grams: Tensor, mix: Tensor, *, uniform: bool, modest: bool) -> Tensor:
-    """Unify the corners, attend and score, from inner products alone, as NumPy's does.
-
-    Parameters
-    ----------
-    products, grams, mix
-        As in :class:`Corners`.
-    uniform : bool
-        Whether all samples of a class weigh the same.
-    modest : bool
-        Whether logits are so small that no exponential of them overflows.
-
-    Returns
-    -------
-    tensor of shape (T, N, Q, G)
-        The products of the queries with their normalised prototypes.
-    """
-    n_tasks, _, n_way, n_shot, n_corners = products.shape
-    pairs = (mix[:, None] * mix).flatten(0, 1)
-    kernel = grams.permute(0, 1, 2, 4, 3, 5).reshape(n_tasks, n_way, n_shot, n_shot, n_corners**2) @ pairs
-    lengths = kernel.diagonal(dim1=2, dim2=3).mT.clamp_min(torch.finfo(kernel.dtype).tiny).sqrt()
-    kernel /= lengths[:, :, :, None] * lengths[:, :, None]
-    weights = mix / lengths[..., None, :]
-    products = products.permute(0, 2, 3, 1, 4)
-    logits = products * weights if n_corners == 1 else products @ weights
-    return _attend(logits, kernel, uniform=uniform, modest=modest)
+def whitened_on(
+    device: Device, features: Floats, space: WhitenedSpace, settings: Settings, points: Floats | None
+) -> TorchScorer:
+    """Return a scorer in the whitened space, whose features are whitened on the device."""
+    budget = Budget(device)
+    n_base = 0 if space.geometry is None else len(space.geometry.prototypes)
+    budget.reserve(features.shape[1] * (len(features) + n_base))
+    with out_of_memory_as_input_error(device):
+        whitened = torch.empty(features.shape, dtype=torch.float64, device=device.torch)
+        space = space.to_device_of(whitened)
+        for start, block in row_blocks(features):
+            rows = torch.tensor(block, dtype=torch.float64, device=device.torch)
+            whitened[start : start + len(block)] = space.whiten(rows)
+        return TorchScorer(WhitenedCorners(whitened, space, settings, points, whitened), budget)
 
 
-def _attend(logits: Tensor, kernel: Tensor, *, uniform: bool, modest: bool) -> Tensor:
-    """Products of queries with normalised prototypes, (T, N, Q, G), from logits (T, N, K, Q, G), (T, N, K, K, G)."""
-    n_shot = logits.shape[2]
-    if n_shot == 1:
-        return logits[:, :, 0]
-    if uniform:
-        return logits.sum(dim=2) / kernel.sum(dim=(2, 3)).sqrt()[:, :, None]
-    weights = logits.exp() if modest else torch.softmax(logits, dim=2)
-    squared = weights[:, :, 0] * weights[:, :, 0]
-    for k in range(1, n_shot):
-        row = weights[:, :, k]
-        for other in range(k):
-            row = torch.addcmul(row, kernel[:, :, k, other, None], weights[:, :, other], value=2)
-        squared.addcmul_(row, weights[:, :, k])
-    return (logits.mul_(weights).sum(dim=2)).div_(squared.sqrt_())
+def plain_on(
+    device: Device, features: Floats, priors: Floats | None, settings: Settings, points: Floats
+) -> TorchScorer:
+    """Return a scorer on features as they are."""
+    budget = Budget(device)
+    with out_of_memory_as_input_error(device):
+        return TorchScorer(TableCorners(features, priors, settings, points, budget), budget)
 
 
 @contextmanager
-def memory_told(device: Device) -> Iterator[None]:
-    """Say in one sentence that memory was not enough."""
+def out_of_memory_as_input_error(device: Device) -> Iterator[None]:
+    """Explain in one sentence that the memory of the device was not enough."""
     try:
         yield
     except torch.OutOfMemoryError:
         raise InputError(
-            f"{device.torch} ran out of memory before the {device.memory:,} bytes were used that may be. "
+            f"{device.torch} ran out of memory before it used the {device.memory:,} bytes that it may use. "
             "Lower memory, or free some of it."
         ) from None

@@ -1,10 +1,11 @@
-"""Features as they are, through tables of products.
+"""Corners of tasks on features as they are, by torch, from tables of inner products.
 
-A calibrated sample is a sum of its row, of its transformed row and of priors. So all scores follow from products of
-rows with rows, of rows with priors and of priors with each other, and none of these depends on the task. Where there is
-room they are tabled once; a task then takes some thousand numbers out of tables instead of a hundred rows of features.
+A calibrated sample is a weighted sum of its row, of its transformed row and of priors. So all scores follow from
+products of rows with rows, of rows with priors and of priors with each other, and none of these depends on the task.
+Where there is room they are tabled once; a task then reads some thousand numbers from tables instead of a hundred
+rows of features.
 
-U counts the priors that may pull samples of one task.
+Shape letters are those of :mod:`p3dc.scoring.kernel`; U counts the priors that may pull samples of one task.
 """
 
 from typing import NamedTuple
@@ -13,11 +14,13 @@ import torch
 from torch import Tensor
 
 from p3dc import method
-from p3dc.scoring.device_memory import Device
-from p3dc.scoring.numpy_scorer import TaskScorer
-from p3dc.scoring.torch_scorer import FLOAT, Corners, DeviceScorer
+from p3dc._arrays import Floats
+from p3dc._validation import check_power
+from p3dc.adaptive.settings import Settings
+from p3dc.scoring.device_memory import FLOAT_BYTES, Budget
+from p3dc.scoring.kernel import Corners, corner_weights
 
-TABLE_SHARE = 0.5  # of what features leave, what tables may take
+TABLE_SHARE = 0.5  # share of the room beside the features that tables may take
 
 
 class Sums(NamedTuple):
@@ -71,57 +74,73 @@ class Products:
         return self.table[rows[:, :, None], others[:, None]]
 
 
-class TableScorer(DeviceScorer):
-    """Scores tasks on features as they are."""
+class TableCorners:
+    """Finds the corners of tasks on features as they are.
 
-    def __init__(self, scorer: TaskScorer, device: Device) -> None:
-        super().__init__(scorer, device)
-        n_rows, self.width = scorer.features.shape
-        self.n_base = 0 if scorer.table is None else len(scorer.table.priors)
-        self.n_nearest = min(scorer.n_nearest, self.n_base)
-        self.scale = scorer.scale
-        self.tabled = self._plan(n_rows)
-        rows = self._tensor(scorer.features)
+    Parameters
+    ----------
+    features : array of shape (n_rows, D)
+    priors : array of shape (B, D), optional
+    settings : Settings
+    points : array of shape (G, 2)
+    budget : Budget
+        The memory of the device; what is kept is taken from it.
+    """
+
+    def __init__(
+        self, features: Floats, priors: Floats | None, settings: Settings, points: Floats, budget: Budget
+    ) -> None:
+        self.settings, self.n_points = settings, len(points)
+        n_rows, self.width = features.shape
+        self.n_base = 0 if priors is None else len(priors)
+        self.n_nearest = min(settings.n_nearest, self.n_base)
+        if priors is not None:
+            check_power(features, settings.power, "features")
+        self.tabled = self._plan(n_rows, budget)
+        place = {"dtype": torch.float64, "device": budget.device.torch}
+        rows = torch.tensor(features, **place)
+        self.mix = corner_weights(*torch.tensor(points, **place).T)
+        self.unmixed = torch.ones_like(self.mix[:1])
         self.lengths = torch.linalg.vector_norm(rows, dim=1)
-        self.reach = float(self.lengths.max())
         self.row_row = Products(rows, rows, tabled=self.tabled["rows"])
-        if scorer.table is not None:
-            priors, changed = self._tensor(scorer.table.priors), method.tukey(rows, scorer.power)
-            self.nearest = self._find_nearest(changed, priors)
+        if priors is not None:
+            known, changed = torch.tensor(priors, **place), method.tukey(rows, settings.power)
+            self.nearest = self._find_nearest(changed, known, budget.room)
             self.row_changed = Products(rows, changed, tabled=self.tabled["rows"])
             self.changed_changed = Products(changed, changed, tabled=self.tabled["rows"])
-            self.row_prior = Products(rows, priors, tabled=self.tabled["both"])
-            self.changed_prior = Products(changed, priors, tabled=self.tabled["both"])
-            self.prior_prior = Products(priors, priors, tabled=self.tabled["priors"])
+            self.row_prior = Products(rows, known, tabled=self.tabled["both"])
+            self.changed_prior = Products(changed, known, tabled=self.tabled["both"])
+            self.prior_prior = Products(known, known, tabled=self.tabled["priors"])
             self.squares = torch.linalg.vecdot(changed, changed)
 
-    def _plan(self, n_rows: int) -> dict[str, bool]:
+    def _plan(self, n_rows: int, budget: Budget) -> dict[str, bool]:
         """Decide which products are tabled, small tables first."""
         kinds = 2 if self.n_base else 1
-        self._keep(n_rows * (kinds * (self.width + 1) + self.n_nearest) + self.n_base * self.width)
+        budget.reserve(n_rows * (kinds * (self.width + 1) + self.n_nearest) + self.n_base * self.width)
         tables = {
             "priors": self.n_base**2,
             "both": 2 * n_rows * self.n_base,
             "rows": (2 * kinds - 1) * n_rows**2,
         }
-        left, tabled = int(TABLE_SHARE * self.room) // FLOAT, {}
+        left, tabled = int(TABLE_SHARE * budget.room) // FLOAT_BYTES, {}
         for name, numbers in tables.items():
             tabled[name] = numbers <= left
             if tabled[name]:
                 left -= numbers
-                self._keep(numbers)
+                budget.reserve(numbers)
         return tabled
 
-    def _find_nearest(self, changed: Tensor, priors: Tensor) -> Tensor:
+    def _find_nearest(self, changed: Tensor, priors: Tensor, room: int) -> Tensor:
         """Find the numbers of the nearest priors of each row, (n_rows, M)."""
-        size = max(1, self.room // (8 * FLOAT * self.n_base))
+        size = max(1, room // (8 * FLOAT_BYTES * self.n_base))
         masks = (method.nearest_priors(block @ priors.mT, self.n_nearest) for block in torch.split(changed, size))
         return torch.cat([mask.nonzero()[:, 1].reshape(-1, self.n_nearest) for mask in masks])
 
-    def _numbers(self, n_way: int, n_shot: int, n_queries: int) -> int:
+    def numbers(self, n_way: int, n_shot: int, n_queries: int) -> int:
+        """Count the numbers that the corners of one task take."""
         n_support = n_way * n_shot
         n_used = min(self.n_base, n_support * self.n_nearest)
-        n_corners = 3 if self.n_base and len(self.alpha) > 1 else 1
+        n_corners = 3 if self.n_base and self.n_points > 1 else 1
         numbers = n_queries * n_support * (3 + 2 * n_corners) + 4 * n_support * n_shot * n_corners**2
         numbers += n_used * (2 * n_queries + n_support * (10 + 4 * n_corners))
         numbers += n_used**2 if n_used < self.n_base else 0
@@ -131,16 +150,17 @@ class TableScorer(DeviceScorer):
             numbers += self.width * (n_queries + 2 * n_used) + (self.n_base**2 if n_used == self.n_base else 0)
         return numbers
 
-    def _corners(self, support: Tensor, queries: Tensor) -> Corners:
+    def corners(self, support: Tensor, queries: Tensor) -> Corners:
+        """Find the corners of tasks, given as rows (T, N, K) and (T, Q)."""
         n_way, n_shot = support.shape[1:]
         rows, within = support.flatten(1), support.flatten(0, 1)
         if self.n_base:
             corners = self._sums(rows)
-            mix = self.mix if corners.own.shape[2] > 1 else self.alone
+            mix = self.mix if corners.own.shape[2] > 1 else self.unmixed
             products = self._with_queries(corners, rows, queries)
             grams = self._with_each_other(corners, rows, within)
         else:
-            own, mix = 1 / self.lengths[rows][..., None], self.alone
+            own, mix = 1 / self.lengths[rows][..., None], self.unmixed
             products = self.row_row.take(queries, rows)[..., None] * own[:, None]
             grams = _pairs(own, self.row_row.take(within, within), own)
         products = products.reshape(len(support), -1, n_way, n_shot, products.shape[3])
@@ -152,7 +172,8 @@ class TableScorer(DeviceScorer):
         used, nearest = self._used(rows)
         similarities = self.changed_prior.take(rows, used)
         weights = [
-            method.prior_weights(similarities, chosen, self.scale) for chosen in (nearest, method.task_priors(nearest))
+            method.prior_weights(similarities, chosen, self.settings.prior_scale)
+            for chosen in (nearest, method.task_priors(nearest))
         ]
         among = self.prior_prior.take(used, used) if used is not None else self.prior_prior.whole()
         squares = self.squares[rows]
@@ -161,7 +182,7 @@ class TableScorer(DeviceScorer):
             for each in weights
         ]
         lengths = torch.stack([self.lengths[rows], *ends], dim=2)[:, :, None]
-        corners = self.mix.T if len(self.alpha) == 1 else torch.eye(3, dtype=self.mix.dtype, device=self.mix.device)
+        corners = self.mix.T if self.n_points == 1 else torch.eye(3, dtype=self.mix.dtype, device=self.mix.device)
         shares = corners / torch.where(lengths == 0, 1, lengths)
         pulls = shares[..., 1, None] * weights[0][:, :, None]
         pulls += shares[..., 2, None] * weights[1][:, :, None]

@@ -1,9 +1,14 @@
-"""The pure functions of :mod:`p3dc.adaptive.rule` on torch tensors. Run with the torch extra: ``pytest -m torch``."""
+"""The whitened space, the rule for β and the threshold of unknowns on torch tensors.
+
+Run with the torch extra: ``pytest -m torch``.
+"""
 
 import numpy as np
 import pytest
 
-from p3dc.adaptive import rule as auto
+from p3dc.adaptive import weights
+from p3dc.adaptive.space import WhitenedSpace, class_averages, task_centre
+from p3dc.confidence.open_set import unknown_threshold
 
 pytestmark = pytest.mark.torch
 
@@ -29,22 +34,22 @@ def assert_same(function, *arguments):
 
 
 def test_torch_averages_classes_and_counts_shots_as_numpy_does():
-    assert_same(auto.class_averages, MEMBERS)
-    assert assert_same(auto.typical_shots, MEMBERS) == pytest.approx(3 / (1 + 1 / 3 + 1 / 2))
+    assert_same(class_averages, MEMBERS)
+    assert assert_same(weights.typical_shots, MEMBERS) == pytest.approx(3 / (1 + 1 / 3 + 1 / 2))
 
 
 @pytest.mark.parametrize("away", [0.0, 0.5, 20.0])
 @pytest.mark.parametrize("shape", [(4, 5), (3, 4, 5), (2, 3, 4, 5), (3, 1, 5)])
-def test_torch_finds_the_centre_of_numpy_and_prepares_as_it_does(away, shape):
+def test_torch_finds_the_centre_of_numpy_and_normalises_as_it_does(away, shape):
     rng = np.random.default_rng(0)
     home, means = rng.normal(size=5), rng.normal(size=shape)
     means = home + means + away
-    centre = assert_same(auto.task_centre, means, home)
-    assert_same(auto.prepare, rng.normal(size=shape), centre)
+    centre = assert_same(task_centre, means, home)
+    assert_same(lambda rows, seen_from: WhitenedSpace(None, seen_from).centred(rows), rng.normal(size=shape), centre)
 
 
 def test_torch_stays_at_home_where_everything_is_there():
-    assert_same(auto.task_centre, np.ones((2, 5)), np.ones(5))
+    assert_same(task_centre, np.ones((2, 5)), np.ones(5))
 
 
 @pytest.mark.parametrize("sign", [1.0, 0.2, -1.0])
@@ -54,8 +59,8 @@ def test_torch_weighs_pulls_as_numpy_does(sign, shots):
     support = rng.normal(size=(4, 6, 5))
     support /= np.linalg.norm(support, axis=-1, keepdims=True)
     ends = support + sign * (0.5 * support + 0.3 * rng.normal(size=support.shape))
-    agreed = assert_same(auto.agreement, support, ends, auto.class_averages(MEMBERS))
-    weight = assert_same(auto.pull_weight, agreed, support, ends, shots, 0.6)
+    agreed = assert_same(weights.relevance, support, ends, class_averages(MEMBERS))
+    weight = assert_same(weights.choose_beta, agreed, support, ends, shots, 0.6)
     assert weight.shape == (4, 1, 1)
     assert (weight > 0).all() == (sign > 0)
 
@@ -63,4 +68,4 @@ def test_torch_weighs_pulls_as_numpy_does(sign, shots):
 @pytest.mark.parametrize("spread", [None, 0.03])
 def test_torch_finds_the_threshold_of_numpy(spread):
     cosines = np.random.default_rng(0).uniform(-1, 1, 12)
-    assert_same(auto.stranger_threshold, cosines, 3, 0.9, spread)
+    assert_same(unknown_threshold, cosines, 3, 0.9, spread)

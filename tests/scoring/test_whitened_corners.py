@@ -8,8 +8,8 @@ from p3dc.errors import InputError
 from p3dc.evaluation.search import grid
 from p3dc.method import ATTENTIONS
 from p3dc.scoring import numpy_scorer as engine
-from p3dc.scoring.whitened import PreparedScorer
-from tests.conftest import AUTO, make_features, make_signed
+from tests.conftest import make_features, make_signed, paper
+from tests.scoring.scorers import whitened_scorer
 
 PRIORS = {
     "positive": Priors.from_features(make_features(1, 12, 10, n_features=8)),
@@ -57,13 +57,10 @@ def draw(seed, n_way, n_shot, kind):
 def test_scores_are_those_of_the_classifier_that_chooses(seed, n_way, n_shot, attention, kind, n_nearest):
     features, tasks = draw(seed, n_way, n_shot, kind)
     priors = PRIORS[kind]
-    geometry = None if priors is None else priors.geometry
-    scorer = PreparedScorer(features, geometry, n_nearest=n_nearest, attention=attention)
+    scorer = whitened_scorer(features, priors, n_nearest=n_nearest, attention=attention)
     scores, counts = scorer.scores(tasks), scorer.correct(tasks)
     assert scores.shape == (3, 1, 3 * n_way, n_way)
-    each = classifiers(
-        tasks, features, lambda: P3DCClassifier(priors, **AUTO, n_nearest=n_nearest, attention=attention)
-    )
+    each = classifiers(tasks, features, lambda: P3DCClassifier(priors, n_nearest=n_nearest, attention=attention))
     for found, count, (classifier, queries) in zip(scores, counts, each, strict=True):
         assert_scores(found[0], classifier, queries)
         assert count[0] == n_right(classifier, queries)
@@ -76,13 +73,12 @@ def test_scores_are_those_of_the_classifier_that_chooses(seed, n_way, n_shot, at
 def test_scores_are_those_of_the_classifier_of_each_point(seed, n_way, n_shot, attention, kind, n_nearest, points):
     features, tasks = draw(seed, n_way, n_shot, kind)
     priors = PRIORS[kind]
-    geometry = None if priors is None else priors.geometry
-    scorer = PreparedScorer(features, geometry, *points.T, n_nearest=n_nearest, attention=attention)
+    scorer = whitened_scorer(features, priors, points, n_nearest=n_nearest, attention=attention)
     scores, counts = scorer.scores(tasks), scorer.correct(tasks)
     assert scores.shape == (3, len(points), 3 * n_way, n_way)
     options = {"n_nearest": n_nearest, "attention": attention, "scale": "auto", "extrapolate": True}
     for g, (alpha, beta) in enumerate(points):
-        each = classifiers(tasks, features, lambda a=alpha, b=beta: P3DCClassifier(priors, alpha=a, beta=b, **options))
+        each = classifiers(tasks, features, lambda a=alpha, b=beta: paper(priors, alpha=a, beta=b, **options))
         for found, count, (classifier, queries) in zip(scores, counts, each, strict=True):
             assert_scores(found[g], classifier, queries)
             assert count[g] == n_right(classifier, queries)
@@ -99,15 +95,14 @@ def test_classes_that_are_level_are_decided_as_the_classifier_does(n_shot, with_
     tasks = sample_tasks(labels, n_way=4, n_shot=n_shot, n_query=1, n_tasks=40, seed=0)
     same = np.sort(tasks.support % 4, axis=2)
     assert (same[:, :1] == same[:, 1:]).all(axis=2).any()
-    geometry = None if priors is None else priors.geometry
-    scorer = PreparedScorer(features, geometry, attention=attention)
-    each = classifiers(tasks, features, lambda: P3DCClassifier(priors, **AUTO, attention=attention))
+    scorer = whitened_scorer(features, priors, attention=attention)
+    each = classifiers(tasks, features, lambda: P3DCClassifier(priors, attention=attention))
     assert scorer.correct(tasks)[:, 0].tolist() == [n_right(*pair) for pair in each]
 
 
 def test_rows_that_are_all_the_same_are_all_of_the_first_class():
     features = FeatureSet(np.ones((60, 8)), np.repeat(np.arange(6), 10))
-    scores = evaluate(P3DCClassifier(PRIORS["positive"], **AUTO), features, n_query=5, n_tasks=4)
+    scores = evaluate(P3DCClassifier(PRIORS["positive"]), features, n_query=5, n_tasks=4)
     np.testing.assert_allclose(scores.accuracy, 0.2)
 
 
@@ -115,9 +110,9 @@ def test_the_sizes_of_chunks_change_nothing(novel, priors, monkeypatch):
     tasks = sample_tasks(novel.labels, n_shot=3, n_query=4, n_tasks=30, seed=0)
     points = grid(0.5)
     makers = (
-        lambda: PreparedScorer(novel.features, priors.geometry),
-        lambda: PreparedScorer(novel.features, priors.geometry, *points.T),
-        lambda: PreparedScorer(novel.features, None),
+        lambda: whitened_scorer(novel.features, priors),
+        lambda: whitened_scorer(novel.features, priors, points),
+        lambda: whitened_scorer(novel.features, None),
     )
     expected = [(make().scores(tasks), make().correct(tasks)) for make in makers]
     parts = []
@@ -132,7 +127,7 @@ def test_the_sizes_of_chunks_change_nothing(novel, priors, monkeypatch):
 def test_whoever_watches_sees_all_scores(novel, priors, monkeypatch):
     monkeypatch.setattr(engine, "CHUNK_BYTES", 2**16)
     tasks = sample_tasks(novel.labels, n_shot=2, n_query=4, n_tasks=25, seed=0)
-    scorer = PreparedScorer(novel.features, priors.geometry, [0.0, 0.3], [0.9, 0.3])
+    scorer = whitened_scorer(novel.features, priors, [(0.0, 0.9), (0.3, 0.3)])
     seen = np.full((25, 5, 20, 2), np.nan)
     n_parts = []
 
@@ -148,21 +143,21 @@ def test_whoever_watches_sees_all_scores(novel, priors, monkeypatch):
 def test_features_of_any_length_sign_and_precision_will_do(novel, priors):
     tasks = sample_tasks(novel.labels, n_shot=2, n_query=4, n_tasks=10, seed=0)
     rng = np.random.default_rng(0)
-    expected = PreparedScorer(novel.features, priors.geometry).scores(tasks)
+    expected = whitened_scorer(novel.features, priors).scores(tasks)
     longer = novel.features * 10.0 ** rng.uniform(-3, 3, (len(novel), 1))
-    np.testing.assert_allclose(PreparedScorer(longer, priors.geometry).scores(tasks), expected, atol=1e-6)
+    np.testing.assert_allclose(whitened_scorer(longer, priors).scores(tasks), expected, atol=1e-6)
     half = novel.features.astype(np.float16)
-    one, two = (PreparedScorer(rows, priors.geometry).scores(tasks) for rows in (half, half.astype(float)))
+    one, two = (whitened_scorer(rows, priors).scores(tasks) for rows in (half, half.astype(float)))
     np.testing.assert_array_equal(one, two)
-    assert np.isfinite(PreparedScorer(novel.features - 1, priors.geometry).scores(tasks)).all()
+    assert np.isfinite(whitened_scorer(novel.features - 1, priors).scores(tasks)).all()
 
 
 def test_bad_requests_are_refused_in_one_sentence(novel, priors):
     with pytest.raises(InputError, match="the features have 5 features but the priors have 24"):
-        PreparedScorer(novel.features[:, :5], priors.geometry)
+        whitened_scorer(novel.features[:, :5], priors)
     with pytest.raises(InputError, match="features row 17 is all zeros"):
-        PreparedScorer(np.where(np.arange(len(novel))[:, None] == 17, 0, novel.features), priors.geometry)
+        whitened_scorer(np.where(np.arange(len(novel))[:, None] == 17, 0, novel.features), priors)
     with pytest.raises(InputError, match="n_nearest is 0"):
-        PreparedScorer(novel.features, priors.geometry, n_nearest=0)
+        whitened_scorer(novel.features, priors, n_nearest=0)
     with pytest.raises(InputError, match="attention is 'loud'"):
-        PreparedScorer(novel.features, priors.geometry, attention="loud")
+        whitened_scorer(novel.features, priors, attention="loud")

@@ -1,0 +1,93 @@
+"""The whitened space: directions, whitened by how base classes scatter and seen from the centre of a task.
+
+There the paper's equations hold unchanged, every inner product is a cosine, and neither the length nor the sign of the
+features matters. ``docs/auto.md`` derives it and shows what was measured.
+
+Arrays may come from NumPy or from torch. Shape letters: S support, N ways, D features; ``...`` stands for any number of
+leading task axes.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from p3dc._arrays import Array, Labels, Mask, to_device_of
+from p3dc.method import l2_normalize
+from p3dc.priors.geometry import Geometry
+
+
+@dataclass(frozen=True, eq=False)
+class WhitenedSpace:
+    """The space in which the support and the queries of a task are compared.
+
+    Attributes
+    ----------
+    geometry : Geometry or None
+        How base classes scatter. Without it features are only normalised.
+    centre : array of shape (..., 1, D), or None
+        The centre of the task, once its support is known.
+    """
+
+    geometry: Geometry | None
+    centre: Array | None = None
+
+    def whiten(self, rows: Array) -> Array:
+        """Whiten the directions of features, (..., D) -> (..., D) in float64."""
+        xp = array_namespace(rows)
+        directions = l2_normalize(xp.astype(rows, xp.float64))
+        return directions if self.geometry is None else self.geometry.whiten(directions)
+
+    def centred_on(self, whitened: Array, averages: Array) -> "WhitenedSpace":
+        """Return the space of a task, from its whitened support, (..., S, D), and class averages, (N, S)."""
+        if self.geometry is None:
+            return self
+        return replace(self, centre=task_centre(averages @ whitened, self.geometry.mean))
+
+    def centred(self, whitened: Array) -> Array:
+        """Normalise whitened vectors as seen from the centre, (..., S, D) -> (..., S, D)."""
+        return whitened if self.centre is None else l2_normalize(whitened - self.centre)
+
+    def transform(self, rows: Array) -> Array:
+        """Bring features into the space of the task, (..., S, D) -> (..., S, D)."""
+        return self.centred(self.whiten(rows))
+
+    def to_device_of(self, other: Array) -> "WhitenedSpace":
+        """Move all arrays to the library and device of another."""
+        return WhitenedSpace(
+            None if self.geometry is None else self.geometry.to_device_of(other),
+            None if self.centre is None else to_device_of(self.centre, other),
+        )
+
+
+def task_centre(class_means: Array, base_mean: Array) -> Array:
+    """Move from the mean of the base classes towards that of the task, by James–Stein shrinkage.
+
+    The mean of a few classes is uncertain by their variance over their number. Only the part of the distance that
+    exceeds this uncertainty is believed.
+
+    (..., N, D), (D,) -> (..., 1, D)
+    """
+    xp = array_namespace(class_means)
+    n_way = class_means.shape[-2]
+    task = xp.mean(class_means, axis=-2, keepdims=True)
+    away = task - base_mean
+    if n_way < 2:
+        return task - away
+    deviations = class_means - task
+    uncertainty = xp.sum(deviations * deviations, axis=(-2, -1))[..., None, None] / (n_way * (n_way - 1))
+    distance = xp.vecdot(away, away)[..., None]
+    share = 1 - uncertainty / xp.where(distance == 0, xp.ones_like(distance), distance)
+    return base_mean + xp.where((distance > 0) & (share > 0), share, xp.zeros_like(share)) * away
+
+
+def members(labels: Labels) -> Mask:
+    """Mark the class of each sample, (S,) -> (S, N)."""
+    return np.equal.outer(labels, np.arange(labels.max() + 1))
+
+
+def class_averages(belonging: Array) -> Array:
+    """Turn membership into weights that average the samples of each class, mask (S, N) -> (N, S)."""
+    xp = array_namespace(belonging)
+    weights = xp.astype(belonging, xp.float64)
+    return (weights / xp.sum(weights, axis=0)).T

@@ -1,0 +1,131 @@
+"""Sums of the features of each class, from a stream or from parts that are joined."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from p3dc._arrays import Floats
+from p3dc._validation import as_labels, as_rows
+from p3dc.errors import InputError
+from p3dc.priors.geometry import Moments
+
+MOST_FEATURES = 8192
+"""With more features, their products with each other are not kept."""
+
+
+class ClassSums:
+    """Running sums in float64, counts and lengths by label, and the outer products of all rows.
+
+    Sums of parts can be joined, and only their total needs to be averaged.
+
+    Examples
+    --------
+    >>> from p3dc import Priors
+    >>> from p3dc.priors.sums import ClassSums
+    >>> sums = ClassSums.of_batches([([[0.0, 3.0]], ["owl"])])
+    >>> sums.join(ClassSums.of_batches([([[3.0, 0.0], [3.0, 0.0]], ["owl", "owl"])]))
+    >>> Priors.from_sums(sums).prototypes
+    array([[2., 1.]])
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[Any, npt.NDArray[np.float64]] = {}
+        self.counts: dict[Any, int] = {}
+        self.lengths: dict[Any, float] = {}
+        self.width: int | None = None
+        self.outer: npt.NDArray[np.float64] | None = None
+        self.reason = ""
+
+    @classmethod
+    def of_batches(cls, batches: Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]) -> "ClassSums":
+        """Sum features that come a batch at a time, with their labels."""
+        sums = cls()
+        for features, labels in batches:
+            if np.size(labels) or np.size(features):
+                rows = as_rows(features, "features")
+                sums.add_rows(rows, as_labels(labels, len(rows)))
+        return sums
+
+    def in_order(self) -> tuple["ClassSums", list[Any]]:
+        """Return the sums with their sorted labels; as text where some labels are text and some are not."""
+        sums = self.by_text() if len({isinstance(label, str) for label in self.counts}) > 1 else self
+        return sums, sorted(sums.counts)
+
+    def join(self, other: "ClassSums") -> None:
+        """Add the sums of other rows."""
+        for label, total in other.sums.items():
+            self.add(label, total, other.counts[label], other.lengths[label])
+        if other.reason:
+            self.drop_geometry(other.reason)
+        elif other.outer is not None:
+            self.add_outer(other.outer)
+
+    def add_rows(self, rows: Floats, labels: npt.NDArray[Any]) -> None:
+        """Add rows with their labels."""
+        order = np.argsort(labels, kind="stable")
+        present, first, sizes = np.unique(labels[order], return_index=True, return_counts=True)
+        exact = rows[order].astype(np.float64)
+        totals = np.add.reduceat(exact, first, axis=0)
+        with np.errstate(over="ignore", under="ignore"):
+            lengths = np.sqrt(np.vecdot(exact, exact))
+        long = np.add.reduceat(lengths, first)
+        for label, total, size, length in zip(present.tolist(), totals, sizes.tolist(), long.tolist(), strict=True):
+            self.add(label, total, size, length)
+        if rows.shape[1] > MOST_FEATURES:
+            self.drop_geometry(f"{rows.shape[1]:,} features are too many for it, more than {MOST_FEATURES:,}")
+        elif lengths.max() > 1e100 or lengths[exact.any(axis=1)].min(initial=1) < 1e-100:
+            self.drop_geometry("their features are too long or too short for it")
+        elif not self.reason and lengths.any():
+            longest = lengths.max()
+            weighted: Floats = exact / np.sqrt(np.where(lengths > 0, lengths, 1) * longest)[:, None]
+            if rows.dtype != np.float64:
+                weighted = weighted.astype(np.float32)
+            self.add_outer(longest * (weighted.T @ weighted).astype(np.float64))
+
+    def add(self, label: Any, total: npt.NDArray[np.float64], size: int, length: float) -> None:
+        """Add the sum of some rows of a class, their number and the sum of their lengths."""
+        if self.width not in (None, len(total)):
+            raise InputError(
+                f"there are rows of {self.width} features and rows of {len(total)}. "
+                "Extract all of them with the same backbone."
+            )
+        self.width = len(total)
+        if label in self.sums:
+            self.sums[label] += total
+            self.counts[label] += size
+            self.lengths[label] += length
+        else:
+            self.sums[label], self.counts[label], self.lengths[label] = total.copy(), size, length
+
+    def add_outer(self, products: Floats) -> None:
+        """Add the outer products of some rows."""
+        if self.outer is None:
+            self.outer = np.zeros(products.shape)
+        self.outer += products
+
+    def drop_geometry(self, reason: str) -> None:
+        """Collect no outer products, and remember the reason."""
+        self.reason = self.reason or reason
+
+    def by_text(self) -> "ClassSums":
+        """Merge classes whose labels are the same as text."""
+        texts = ClassSums()
+        for label, total in self.sums.items():
+            texts.add(str(label), total, self.counts[label], self.lengths[label])
+        texts.outer, texts.reason = self.outer, self.reason
+        return texts
+
+    def means(self, labels: Sequence[Any]) -> dict[str, Any]:
+        """Average each class, in a given order: prototypes, counts and moments, or the reason why there are none."""
+        if not labels:
+            raise InputError("there are no rows to average. Give at least one.")
+        found: dict[str, Any] = {
+            "prototypes": np.stack([self.sums[label] / self.counts[label] for label in labels]),
+            "counts": np.array([self.counts[label] for label in labels]),
+        }
+        lengths = np.array([self.lengths[label] for label in labels])
+        if self.reason or self.outer is None or not (lengths > 0).all():
+            return found | {"reason": self.reason or "some classes have rows of zeros alone"}
+        return found | {"moments": Moments(lengths / found["counts"], self.outer / lengths.sum())}
