@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import OnnxBackbone
+from p3dc.images.backbones.onnx_network import OnnxBackbone
 from p3dc.io.torch_file import Array, read_tensors
 
 THREADS = 2

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from p3dc.images.backbones.onnx import load_backbone, n_cores
+from p3dc.images.backbones.backbone import n_cores
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.decoding import read_image
 from p3dc.images.extraction import extract
 from p3dc.images.sources import list_folder

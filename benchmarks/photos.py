@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.extraction import make_photos
-from p3dc.images.backbones.onnx import n_cores
+from p3dc.images.backbones.backbone import n_cores
 
 P3DC = [sys.executable, "-m", "p3dc"]
 

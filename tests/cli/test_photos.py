@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from p3dc import FeatureSet, ImageClassifier, Priors
 from p3dc.cli import COMMANDS
 from p3dc.cli.photos import COLUMNS
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from tests.conftest import TOML, make_features
 from tests.images.conftest import COLOURS, paint, paint_classes
 
@@ -364,7 +364,7 @@ def test_a_network_without_its_preprocessing_is_told_how_to_write_it(p3dc, photo
     out = tmp_path / "model.safetensors"
     status, _, errors = p3dc("fit", photos, "--out", out, "--backbone", alone)
     assert status == 2
-    assert "alone.onnx has no alone.toml beside it" in errors
+    assert "alone.onnx has no alone.toml next to it" in errors
     (tmp_path / "alone.toml").write_text(TOML)
     assert p3dc("fit", photos, "--out", out, "--backbone", alone)[0] == 0
     status, output, _ = p3dc("predict", out, photos / "rust", "--backbone", alone)

@@ -9,11 +9,11 @@ from p3dc import P3DCClassifier
 from p3dc.adaptive import rule as auto
 from p3dc.images.backbone_priors import FAR, NUMBERS, VERSION, backbone_priors
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import OnnxBackbone
+from p3dc.images.backbones.onnx_network import OnnxBackbone
 from p3dc.io.safetensors import read_arrays
 from p3dc.method import l2_normalize
 from tests.conftest import AUTO
-from tests.images.backbones.test_onnx import HOW, model
+from tests.images.backbones.test_onnx_network import HOW, model
 from tests.images.test_extraction import Colours
 
 

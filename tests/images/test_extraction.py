@@ -19,7 +19,7 @@ from p3dc import FeatureSet
 from p3dc.errors import InputError
 from p3dc.features import stream_features
 from p3dc.images import extraction
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.extraction import extract
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.images.sources import ImageFile, list_folder

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc.app.project.store import Picture
-from p3dc.images.backbones.onnx import STEP, Backbone, n_cores
+from p3dc.images.backbones.backbone import STEP, Backbone, n_cores
 from p3dc.images.decoding import ImageError, read_image_file
 from p3dc.images.embedding import failing_alone
 from p3dc.images.examples import thumbnail

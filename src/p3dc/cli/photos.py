@@ -16,7 +16,7 @@ import typer
 from p3dc.cli.shared import Address, Engine, JsonFile, Known, Network, Share, app, bar, check_outputs, engine_of, screen
 from p3dc.errors import InputError
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier, Prediction
 from p3dc.images.examples import labelled
 from p3dc.images.prediction_rows import COLUMNS, row

@@ -14,7 +14,7 @@ from p3dc._validation import check_share
 from p3dc.cli.shared import Known, Network, Share, app
 from p3dc.errors import InputError
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.classifier import REJECT
 from p3dc.priors.prototypes import Priors
 

@@ -11,7 +11,7 @@ from importlib.resources import as_file, files
 import numpy as np
 
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.io.safetensors import read_arrays
 from p3dc.method import l2_normalize
 from p3dc.priors.geometry import Geometry, whiten
@@ -27,7 +27,7 @@ def backbone_priors(backbone: Backbone) -> Priors | None:
 
     Examples
     --------
-    >>> from p3dc.images.backbones.onnx import load_backbone
+    >>> from p3dc.images.backbones.loading import load_backbone
     >>> from p3dc.images.backbone_priors import backbone_priors
     >>> priors = backbone_priors(load_backbone())
     >>> priors

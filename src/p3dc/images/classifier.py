@@ -18,7 +18,8 @@ from p3dc.classifier.calibrated_support import Calibration, calibrate_alone, str
 from p3dc.errors import InputError
 from p3dc.images.backbone_priors import backbone_priors
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import Backbone, load_backbone
+from p3dc.images.backbones.backbone import Backbone
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.examples import Example, Progress, labelled, read_examples

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from p3dc._validation import check_count
-from p3dc.images.backbones.onnx import Backbone, n_cores
+from p3dc.images.backbones.backbone import Backbone, n_cores
 from p3dc.images.decoding import ImageError
 
 Item = TypeVar("Item")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from p3dc.errors import InputError
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.sources import ImageFile, list_images, readable

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from p3dc.errors import InputError
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.extraction_parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
 from p3dc.images.sources import ImageFile, readable
 from p3dc.io.atomic import check_folder, write_json
@@ -88,7 +88,7 @@ def extract(
     >>> from pathlib import Path
     >>> from PIL import Image
     >>> from p3dc import FeatureSet
-    >>> from p3dc.images.backbones.onnx import load_backbone
+    >>> from p3dc.images.backbones.loading import load_backbone
     >>> from p3dc.images.extraction import extract
     >>> from p3dc.images.sources import list_folder
     >>> with tempfile.TemporaryDirectory() as folder:

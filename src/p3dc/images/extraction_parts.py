@@ -18,7 +18,7 @@ from PIL import Image
 
 from p3dc._validation import check_count
 from p3dc.errors import InputError
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.sources import ImageFile, readable

@@ -10,7 +10,7 @@ from PIL import Image
 
 from p3dc.errors import InputError
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.io.torch_file import read_tensors
 
 
@@ -159,7 +159,7 @@ def _homeless():
 
 def test_a_kept_graph_needs_no_onnx(cache):
     lite0.load_graph()
-    code = "import sys; from p3dc.images.backbones import onnx; onnx.load_backbone(); print('onnx' in sys.modules)"
+    code = "import sys, p3dc.images.backbones.loading as b; b.load_backbone(); print('onnx' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
     assert done.stderr == ""
