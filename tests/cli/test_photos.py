@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 
 import pytest
 from safetensors import SafetensorError
@@ -150,8 +151,8 @@ def test_fit_takes_priors_and_a_share_to_turn_away(p3dc, photos, network, tmp_pa
     status, output, _ = p3dc(*options, "--priors", tmp_path / "priors.safetensors", "--reject", 0.4)
     found = ImageClassifier.load(out, network)
     assert status == 0
-    assert f"9 base classes {'are left alone' if found.findings.beta == 0 else 'pull with weight'}" in output
-    assert f"(relevance {found.findings.relevance:+.2f})" in output
+    assert f"9 base classes {'do not pull' if found.review.beta == 0 else 'pull with weight'}" in output
+    assert f"(relevance {found.review.relevance:+.2f})" in output
     assert found.priors.class_names == base.class_names
     assert found.reject == 0.4
     assert p3dc(*options, "--priors", "none", "--reject", 0)[0] == 0
@@ -252,7 +253,7 @@ def test_predict_fails_where_no_photo_can_be_read(label, fitted, tmp_path):
     assert len(errors.splitlines()) == 3
 
 
-def test_strangers_are_counted_as_unknown(label, photos, network, tmp_path):
+def test_photos_of_other_classes_are_counted_as_unknown(label, photos, network, tmp_path):
     root = paint_classes(tmp_path / "warm", colours={"gold": (220, 150, 10), "moss": (150, 190, 10)})
     ImageClassifier.from_folder(root, backbone=network).save(tmp_path / "warm.safetensors")
     far = paint(tmp_path / "far.png", (10, 15, 230))
@@ -428,6 +429,10 @@ finally:
     assert len(rows) == 12
 
 
+def test_the_version_is_that_of_the_package(p3dc):
+    assert p3dc("--version") == (0, f"p3dc {version('p3dc-shot')}\n", "")
+
+
 def test_help_lists_all_commands():
     done = subprocess.run(command_line("--help"), capture_output=True, text=True, check=True)
     names = {name for names in COMMANDS.values() for name in names}
@@ -528,12 +533,12 @@ def test_two_names_with_the_same_readable_form_are_two_photos(p3dc, photos, netw
     assert "teal 6" in output
 
 
-def test_files_that_are_passed_over_are_counted(p3dc, photos, network, tmp_path):
+def test_skipped_files_are_counted(p3dc, photos, network, tmp_path):
     for name in ("1.HEIC", "2.heic", "notes"):
         (photos / "teal" / name).touch()
     status, _, errors = p3dc("fit", photos, "--out", tmp_path / "m.safetensors", "--backbone", network)
     assert status == 0
-    assert errors == "p3dc: 3 files that do not end like an image are passed over: .heic 2, no ending 1\n"
+    assert errors == "p3dc: 3 files that do not end like an image are skipped: .heic 2, no ending 1\n"
 
 
 def test_where_nothing_can_be_read_nothing_is_done(p3dc, fitted, network, tmp_path):

@@ -38,9 +38,9 @@ def test_a_flat_folder_has_no_labels(tmp_path):
     assert found(tmp_path) == [("1.bmp", None), ("2.gif", None)]
 
 
-def test_images_beside_class_folders_are_refused(tmp_path):
+def test_images_next_to_class_folders_are_refused(tmp_path):
     make(tmp_path, "loose.jpg", "a/1.jpg")
-    with pytest.raises(InputError, match=r"images of its own, loose.jpg for example, beside folders.* a for example"):
+    with pytest.raises(InputError, match=r"of its own, loose.jpg for example, as well as folders.* a for example"):
         list_folder(tmp_path)
 
 

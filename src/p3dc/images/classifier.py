@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from p3dc._arrays import Progress
 from p3dc._validation import as_rows, check_point, check_same_width, check_share
 from p3dc.classifier.calibrated_support import Calibration, calibrate_alone, stranger_threshold
 from p3dc.errors import InputError
@@ -22,8 +23,8 @@ from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
-from p3dc.images.examples import Example, Progress, labelled, read_examples
-from p3dc.images.review import Findings, find
+from p3dc.images.examples import Example, labelled, read_examples
+from p3dc.images.review import Review, review_examples
 from p3dc.images.sources import readable
 from p3dc.io.atomic import check_text
 from p3dc.io.safetensors import read_arrays, write_arrays
@@ -208,9 +209,9 @@ class ImageClassifier:
         return stranger_threshold(self.support, self.labels, self._calibrate, self.reject)
 
     @cached_property
-    def findings(self) -> Findings:
+    def review(self) -> Review:
         """What the examples look like: shots, duplicates, photos that seem to be in the wrong folder."""
-        return find(self.examples, self.classes, self.calibration)
+        return review_examples(self.examples, self.classes, self.calibration)
 
     def predict(self, photos: Iterable[str | os.PathLike[str]], batch: int = 32) -> Iterator[Prediction]:
         """Label photos one after the other, as they are read.

