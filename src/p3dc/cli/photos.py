@@ -84,7 +84,8 @@ def fit(
 ) -> None:
     """Learn classes from a few photos of each."""
     check_outputs(json=json, out=out, inputs=[support])
-    _check_model(out)
+    if out.suffix != ".safetensors":
+        raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
     _list_labelled(support)
     network = load_backbone(backbone)
     with bar("photos") as progress:
@@ -228,11 +229,6 @@ def _locked(model: Path) -> Iterator[None]:
             if os.path.samestat(os.fstat(file.fileno()), model.stat()):  # no other process has replaced it meanwhile
                 yield
                 return
-
-
-def _check_model(out: Path) -> None:
-    if out.suffix != ".safetensors":
-        raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
 
 
 def _load_priors(name: str) -> Any:

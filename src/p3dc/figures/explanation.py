@@ -34,16 +34,7 @@ class ExplanationDisplay:
     explanation: Explanation
 
     def plot(self, figure: "Figure | None" = None) -> "ExplanationDisplay":
-        """Draw, on a new figure if none is given.
-
-        Parameters
-        ----------
-        figure : matplotlib Figure, optional
-
-        Returns
-        -------
-        self
-        """
+        """Draw, on a new figure if none is given, and return self."""
         shown, prediction = self.explanation, self.explanation.prediction
         n_columns = len(shown.neighbours)
         if figure is None:

@@ -83,15 +83,13 @@ def read_image(path: str | os.PathLike[str], *, short_side: int | None = None) -
     (255, 255, 255)
     """
     try:
-        status = Path(path).stat()
-        if stat.S_ISDIR(status.st_mode):
+        mode = Path(path).stat().st_mode
+        if stat.S_ISDIR(mode):
             raise ImageError("It is a folder. Give a file.")
-        if not stat.S_ISREG(status.st_mode):  # a pipe would wait for ever
+        if not stat.S_ISREG(mode):  # a pipe would wait for ever
             raise ImageError("It is not an ordinary file. Give one.")
-        if not status.st_size:
-            raise ImageError("The file is empty. Fetch it again.")
         with Path(path).open("rb") as file:
-            return _read(file, short_side)
+            return read_image_file(file, short_side=short_side)
     except ImageError:
         raise
     except FileNotFoundError:
@@ -111,10 +109,6 @@ def read_image_file(file: IO[bytes], *, short_side: int | None = None, max_pixel
     if not file.seek(0, io.SEEK_END):
         raise ImageError("The file is empty. Fetch it again.")
     file.seek(0)
-    return _read(file, short_side, max_pixels)
-
-
-def _read(file: IO[bytes], short_side: int | None, max_pixels: int = MAX_PIXELS) -> Image.Image:
     try:
         with _quiet(), Image.open(file, formats=FORMATS) as image:
             width, height = image.size

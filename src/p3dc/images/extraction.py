@@ -130,15 +130,7 @@ def extract(
 @contextmanager
 def writing_to(out: str | os.PathLike[str]) -> Iterator[Path]:
     """Make a folder for parts, lock it against other processes, and remove files that killed processes left behind."""
-    folder = _made(Path(out))
-    with _locked(folder):
-        _check_origin(folder)
-        _sweep(folder)
-        yield folder
-        _sweep(folder)
-
-
-def _made(folder: Path) -> Path:
+    folder = Path(out)
     if readable(folder) != str(folder):
         raise InputError(f"{readable(folder)} is not UTF-8 text. Give another name.")
     if not folder.is_dir():
@@ -147,18 +139,15 @@ def _made(folder: Path) -> Path:
             raise InputError(f"{folder} is a file. Give the name of a folder.")
         folder.mkdir()
     check_folder(folder / SUMMARY)
-    return folder
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Lock a folder against other processes; the lock of a process ends with it."""
     with (folder / LOCK).open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the process ends, however it ends
         except BlockingIOError:
             raise InputError(f"{folder} is being written by another process. Wait for it, or stop it.") from None
-        yield
+        _check_origin(folder)
+        _sweep(folder)
+        yield folder
+        _sweep(folder)
 
 
 def _sweep(folder: Path) -> None:

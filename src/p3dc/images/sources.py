@@ -83,7 +83,9 @@ def list_folder(root: str | os.PathLike[str], skipped: Counter[str] | None = Non
     if loose:
         return (_image(folder, relative, labelled=False) for _, relative, _ in loose)
     if first is None:
-        raise InputError(f"{readable(folder)} holds no images{_describe(skipped)}. Images end in {_endings()}.")
+        raise InputError(
+            f"{readable(folder)} holds no images{_describe(skipped)}. Images end in {', '.join(sorted(ENDINGS))}."
+        )
     return (_image(folder, relative, labelled=True) for relative in chain([first], within))
 
 
@@ -167,10 +169,6 @@ def _describe(skipped: Counter[str]) -> str:
         return ""
     common = ", ".join(readable(ending) or "no ending" for ending, _ in skipped.most_common(3))
     return f", but {skipped.total():,} other files ({common})"
-
-
-def _endings() -> str:
-    return ", ".join(sorted(ENDINGS))
 
 
 def list_csv(path: str | os.PathLike[str]) -> list[ImageFile]:

@@ -20,10 +20,10 @@ HOW = Preprocessing(short_side=12, crop=10, mean=(0, 0, 0), scale=(255, 255, 255
 def network():
     import torch
 
-    from p3dc.images.backbones.torch_network import wide_resnet28_10
+    from p3dc.images.backbones.torch_network import WideResNet
 
     torch.manual_seed(0)
-    return wide_resnet28_10()
+    return WideResNet()
 
 
 @pytest.fixture(scope="module")

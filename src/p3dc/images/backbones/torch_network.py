@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pickle
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,22 +80,14 @@ class WideBlock(nn.Module):
         return skipped + convolved
 
 
-class WideStage(nn.Module):
-    """Blocks of one width; the first may halve the image."""
-
-    def __init__(self, n_blocks: int, n_in: int, n_out: int, stride: int) -> None:
-        super().__init__()
-        first = WideBlock(n_in, n_out, stride)
-        self.layer = nn.Sequential(first, *(WideBlock(n_out, n_out, 1) for _ in range(n_blocks - 1)))
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Run the blocks one after the other."""
-        found: torch.Tensor = self.layer(images)
-        return found
+def wide_stage(n_blocks: int, n_in: int, n_out: int, stride: int) -> nn.Module:
+    """Make a stage of blocks of one width, named as in S2M2's checkpoints; the first block may halve the image."""
+    rest = (WideBlock(n_out, n_out, 1) for _ in range(n_blocks - 1))
+    return nn.Sequential(OrderedDict(layer=nn.Sequential(WideBlock(n_in, n_out, stride), *rest)))
 
 
 class WideResNet(nn.Module):
-    """The wide residual network of Zagoruyko and Komodakis (2016) up to its pooled features.
+    """The wide residual network of Zagoruyko and Komodakis (2016) up to its pooled features; by default that of S2M2.
 
     Parameters
     ----------
@@ -111,20 +104,15 @@ class WideResNet(nn.Module):
             raise InputError(f"depth is {depth}. It must be 4 more than a multiple of 6.")
         channels = (16, 16 * width, 32 * width, 64 * width)
         self.conv1 = nn.Conv2d(3, channels[0], 3, padding=1, bias=False)
-        self.block1 = WideStage(n_blocks, channels[0], channels[1], 1)
-        self.block2 = WideStage(n_blocks, channels[1], channels[2], 2)
-        self.block3 = WideStage(n_blocks, channels[2], channels[3], 2)
+        self.block1 = wide_stage(n_blocks, channels[0], channels[1], 1)
+        self.block2 = wide_stage(n_blocks, channels[1], channels[2], 2)
+        self.block3 = wide_stage(n_blocks, channels[2], channels[3], 2)
         self.bn1 = nn.BatchNorm2d(channels[3])
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Compute 64 × width features for each image."""
         found = self.block3(self.block2(self.block1(self.conv1(images))))
         return functional.relu(self.bn1(found)).mean(dim=(2, 3))
-
-
-def wide_resnet28_10() -> WideResNet:
-    """Make the network of S2M2, with 640 features and random weights."""
-    return WideResNet(28, 10)
 
 
 def load_s2m2(
@@ -145,7 +133,7 @@ def load_s2m2(
     -------
     TorchBackbone
     """
-    network = wide_resnet28_10()
+    network = WideResNet()
     load_weights(network, _state(path), path)
     return TorchBackbone(network, preprocessing, name="s2m2-wrn-28-10", device=device)
 
