@@ -1,7 +1,7 @@
-"""Photos a second: decoding, preparing and the whole extraction.
+"""Measure photos per second: decoding, preprocessing, embedding and the whole extraction.
 
-``python -m benchmarks.extraction [photos [threads]]`` makes its own photos, JPEGs of 500×375 and about 50 KB, in a
-temporary folder. The threads are the backbone's; the photos are read in as many threads as there are cores.
+``python -m benchmarks.extraction [photos [threads]]`` makes JPEGs of 500×375 and about 50 KB in a temporary folder. The
+backbone uses the given number of threads; photos are read by one thread for each core.
 """
 
 import sys
@@ -26,7 +26,7 @@ QUALITY = 75
 
 
 def make_photo(rng: np.random.Generator) -> Image.Image:
-    """Noise whose amplitude falls with its frequency, as in photos."""
+    """Make noise whose amplitude falls with its frequency, as in photos."""
     frequency = np.hypot(np.fft.fftfreq(HEIGHT)[:, None], np.fft.rfftfreq(WIDTH))
     frequency[0, 0] = 1
     colours = []
