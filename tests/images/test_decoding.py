@@ -279,7 +279,7 @@ def test_what_is_no_image_is_refused(data):
         read_image_bytes(data)
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path):
+def test_files_that_cannot_be_read_are_reported(tmp_path):
     with pytest.raises(ImageError, match="does not exist"):
         read_image(tmp_path / "gone.jpg")
     with pytest.raises(ImageError, match="is a folder"):

@@ -92,9 +92,9 @@ def test_where_nothing_pulls_it_says_what_the_examples_resemble(pulled, colour_p
     for near in explanation.neighbours:
         alone = classifier.calibration.pulls()[2][keys.index(near.example.key), 0]
         assert [weight for _, weight in near.pulls] == pytest.approx(np.sort(alone)[::-1][:5])
-    told = "\n".join(explanation.lines())
-    assert "pulled" not in told
-    assert "; resembles " in told
+    report = "\n".join(explanation.lines())
+    assert "pulled" not in report
+    assert "; resembles " in report
 
 
 def test_without_base_classes_none_are_named(pulled, photo):
@@ -130,14 +130,14 @@ def test_an_unknown_photo_is_explained(tmp_path):
 
 def test_json_has_all_but_the_pictures(pulled, photo):
     explanation = explain(pulled, photo)
-    told = json.loads(json.dumps(explanation.to_json(), allow_nan=False))
-    assert told["path"] == str(photo)
-    assert told["label"] == "rust"
-    assert told["runner_up"] == explanation.prediction.runner_up
-    assert told["probability"] == explanation.prediction.probability
-    assert told["cosines"] == explanation.cosines
-    assert told["beta"] == POINT[1]
-    for entry, near in zip(told["neighbours"], explanation.neighbours, strict=True):
+    report = json.loads(json.dumps(explanation.to_json(), allow_nan=False))
+    assert report["path"] == str(photo)
+    assert report["label"] == "rust"
+    assert report["runner_up"] == explanation.prediction.runner_up
+    assert report["probability"] == explanation.prediction.probability
+    assert report["cosines"] == explanation.cosines
+    assert report["beta"] == POINT[1]
+    for entry, near in zip(report["neighbours"], explanation.neighbours, strict=True):
         assert (entry["photo"], entry["label"], entry["cosine"]) == (near.example.key, near.example.label, near.cosine)
         assert [(pull["name"], pull["weight"]) for pull in entry["base_classes"]] == list(near.pulls)
 

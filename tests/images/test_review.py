@@ -66,7 +66,7 @@ def test_a_photo_in_the_wrong_folder_is_found(photos, colour_priors, known):
     assert found.duplicates == ()
 
 
-def test_a_review_tells_how_the_priors_fit(photos, colour_priors):
+def test_a_review_shows_how_the_priors_fit(photos, colour_priors):
     classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=colour_priors)
     assert classifier.review.relevance == classifier.calibration.relevance
     assert classifier.review.beta == classifier.calibration.beta

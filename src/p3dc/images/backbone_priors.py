@@ -48,7 +48,7 @@ def backbone_priors(backbone: Backbone) -> Priors | None:
             facts=NUMBERS,
         )
         names = (folder / "imagenet-classes.txt").read_text(encoding="utf-8").splitlines()
-    rows = lite0.classifier_head()[0].astype(np.float64)
+    rows = lite0.class_rows().astype(np.float64)
     directions = l2_normalize(rows - rows.mean(axis=0))
     prototypes = arrays["mean"].astype(np.float64) + FAR * facts.pop("distance") * directions
     axes, gains = arrays["axes"].astype(np.float64), arrays["gains"].astype(np.float64)

@@ -97,10 +97,9 @@ def test_features_are_not_negative_and_do_not_depend_on_the_batch(graph, rng):
 
 
 def test_the_head_has_a_row_for_each_class():
-    weights, bias = lite0.classifier_head()
-    assert weights.shape == (1000, 1280)
-    assert bias.shape == (1000,)
-    assert weights.dtype == bias.dtype == np.float32
+    rows = lite0.class_rows()
+    assert rows.shape == (1000, 1280)
+    assert rows.dtype == np.float32
 
 
 def test_weights_that_do_not_fit_are_refused(tensors):
@@ -112,7 +111,7 @@ def test_weights_that_do_not_fit_are_refused(tensors):
         lite0.build(tensors | {"_conv_stem.weight": tensors["_conv_stem.weight"][..., :2]})
 
 
-def test_no_weights_are_told(monkeypatch):
+def test_missing_weights_name_the_package_to_install(monkeypatch):
     monkeypatch.setattr(lite0, "WEIGHTS_PACKAGE", "no_such_package")
     with pytest.raises(InputError, match="Install no-such-package"):
         lite0.weights_path()

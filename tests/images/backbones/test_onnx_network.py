@@ -23,7 +23,7 @@ def model(
     outputs=("features",),
     kind=TensorProto.FLOAT,
 ):
-    """A network that gives the mean of each colour, unless told otherwise."""
+    """A network that gives the mean of each colour, unless report otherwise."""
     graph = helper.make_graph(
         [helper.make_node(op, given, made, **options) for op, given, made, options in nodes],
         "tiny",
@@ -63,7 +63,7 @@ def test_colours_may_come_last(rng):
     np.testing.assert_allclose(OnnxBackbone(means, how).embed(pixels), pixels.mean(axis=(1, 2)), rtol=1e-5)
 
 
-def test_the_digest_tells_networks_and_preprocessing_apart():
+def test_the_digest_depends_on_network_and_preprocessing():
     same = {OnnxBackbone(model(), HOW, name=name, threads=threads).digest for name, threads in (("a", 1), ("b", 2))}
     assert len(same) == 1
     other = Preprocessing(short_side=9, crop=6, mean=(0, 0, 0), scale=(1, 1, 1))
@@ -186,7 +186,7 @@ def test_a_network_cannot_take_the_name_of_the_built_in_one(tmp_path):
     assert load_backbone(path).name == "efficientnet-lite0.onnx"
 
 
-def test_onnx_runtime_tells_nobody(tmp_path):
+def test_onnx_runtime_sends_no_telemetry(tmp_path):
     code = "from p3dc.images.backbones.loading import load_backbone; load_backbone()"
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)

@@ -63,7 +63,7 @@ def test_a_module_gives_a_row_for_each_image(rng):
         np.testing.assert_allclose(features, module(torch.from_numpy(pixels)).numpy(), atol=1e-5)
 
 
-def test_the_digest_tells_weights_and_preprocessing_apart():
+def test_the_digest_depends_on_weights_and_preprocessing():
     import torch
 
     from p3dc.images.backbones.torch_network import TorchBackbone

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -129,16 +129,9 @@ def load_graph() -> bytes:
     return graph
 
 
-def classifier_head() -> tuple[Floats, Floats]:
-    """Return the layer from features to ImageNet's classes.
-
-    Returns
-    -------
-    weights : array of shape (1000, 1280)
-    bias : array of shape (1000,)
-    """
-    tensors = read_tensors(weights_path())
-    return _weight(tensors, "_fc.weight", (1000, N_FEATURES)), _weight(tensors, "_fc.bias", (1000,))
+def class_rows() -> Floats:
+    """Return the weights of the last layer, a row for each ImageNet class, of shape (1000, 1280)."""
+    return _weight(read_tensors(weights_path()), "_fc.weight", (1000, N_FEATURES))
 
 
 def build(tensors: dict[str, Floats]) -> bytes:
@@ -161,6 +154,11 @@ def build(tensors: dict[str, Floats]) -> bytes:
         helper.make_tensor("six", TensorProto.FLOAT, [], [6.0]),
         helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
     ]
+
+    def add(operation: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(operation, inputs, [output], **attributes))
+        return output
+
     flow, size = "pixels", PREPROCESSING.crop
     for block in blocks():
         before = flow
@@ -169,26 +167,14 @@ def build(tensors: dict[str, Floats]) -> bytes:
             for name, values in zip(names, folded(tensors, part), strict=True):
                 constants.append(helper.make_tensor(name, TensorProto.FLOAT, values.shape, values.tobytes(), raw=True))
             first, last = same_padding(size, part.shape[-1], part.stride)
-            nodes.append(
-                helper.make_node(
-                    "Conv",
-                    [flow, *names],
-                    [part.weight],
-                    strides=[part.stride] * 2,
-                    pads=[first, first, last, last],
-                    group=part.groups,
-                    kernel_shape=part.shape[2:],
-                )
-            )
-            flow, size = part.weight, -(-size // part.stride)
+            window = {"strides": [part.stride] * 2, "pads": [first, first, last, last], "kernel_shape": part.shape[2:]}
+            flow = add("Conv", [flow, *names], part.weight, group=part.groups, **window)
+            size = -(-size // part.stride)
             if part.relu6:
-                nodes.append(helper.make_node("Clip", [flow, "zero", "six"], [f"{flow}.relu6"]))
-                flow = f"{flow}.relu6"
+                flow = add("Clip", [flow, "zero", "six"], f"{flow}.relu6")
         if block.skip:
-            nodes.append(helper.make_node("Add", [flow, before], [f"{flow}.sum"]))
-            flow = f"{flow}.sum"
-    nodes.append(helper.make_node("GlobalAveragePool", [flow], ["pooled"]))
-    nodes.append(helper.make_node("Flatten", ["pooled"], ["features"]))
+            flow = add("Add", [flow, before], f"{flow}.sum")
+    add("Flatten", [add("GlobalAveragePool", [flow], "pooled")], "features")
     crop = PREPROCESSING.crop
     pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["n", 3, crop, crop])
     features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["n", N_FEATURES])
