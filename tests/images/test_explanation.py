@@ -149,6 +149,9 @@ def test_a_photo_that_cannot_be_read_is_named(pulled, tmp_path):
         explain(pulled, empty)
     with pytest.raises(InputError, match=r"gone\.jpg: The file does not exist"):
         explain(pulled, tmp_path / "gone.jpg")
+    Image.new("RGB", (8, 8)).save(tmp_path / "black.png")
+    with pytest.raises(InputError, match=r"black\.png: Its features are all zeros"):
+        explain(pulled, tmp_path / "black.png")
 
 
 def test_with_the_real_network_base_classes_have_names(photos, lite0_backbone):
