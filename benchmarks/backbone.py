@@ -1,7 +1,7 @@
-"""How many times faster the default backbone is than the same network in eager torch, in one run on two cores.
+"""Compare the speed of the default backbone with that of the same network in eager torch, on two cores.
 
-``python -m benchmarks.backbone`` needs the torch extra. Both networks have the same weights and get the same noise for
-images. They take turns, each alone while it is timed, and the best of its rounds counts.
+``python -m benchmarks.backbone`` needs the torch extra. Both networks have the same weights and get the same noise as
+images. They are timed in alternating rounds, and the best round of each counts.
 """
 
 import time
@@ -13,14 +13,15 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from p3dc._arrays import Array
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import OnnxBackbone
-from p3dc.io.torch_file import Array, read_tensors
+from p3dc.images.backbones.onnx_network import OnnxBackbone
+from p3dc.io.torch_file import read_tensors
 
 THREADS = 2
 BATCHES = (1, 8, 32)
 IMAGES = 64
-"""How many images go through a network in one round."""
+"""Number of images in a round."""
 
 ROUNDS = 6
 LEAST = 3
@@ -67,7 +68,7 @@ class Lite0(nn.Module):
 
 
 def rate(network: Callable[[Any], Any], images: Any) -> float:
-    """Images a second over one round."""
+    """Return the images per second of one round."""
     n_batches = IMAGES // len(images)
     start = time.perf_counter()
     for _ in range(n_batches):

@@ -29,7 +29,8 @@ from p3dc.cluster.priors import average
 from p3dc.evaluation.evaluate import run_serially
 from p3dc.features import stream_features
 from p3dc.images import extraction as here
-from p3dc.images.backbones.onnx import load_backbone, n_cores
+from p3dc.images.backbones.backbone import n_cores
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.sources import ImageFile, list_folder
 
 LISTED = 100_000

@@ -1,7 +1,7 @@
-"""Photos a second: decoding, preparing and the whole extraction.
+"""Measure photos per second: decoding, preprocessing, embedding and the whole extraction.
 
-``python -m benchmarks.extraction [photos [threads]]`` makes its own photos, JPEGs of 500×375 and about 50 KB, in a
-temporary folder. The threads are the backbone's; the photos are read in as many threads as there are cores.
+``python -m benchmarks.extraction [photos [threads]]`` makes JPEGs of 500×375 and about 50 KB in a temporary folder. The
+backbone uses the given number of threads; photos are read by one thread for each core.
 """
 
 import sys
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from p3dc.images.backbones.onnx import load_backbone, n_cores
+from p3dc.images.backbones.backbone import n_cores
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.decoding import read_image
 from p3dc.images.extraction import extract
 from p3dc.images.sources import list_folder
@@ -25,7 +26,7 @@ QUALITY = 75
 
 
 def make_photo(rng: np.random.Generator) -> Image.Image:
-    """Noise whose amplitude falls with its frequency, as in photos."""
+    """Make noise whose amplitude falls with its frequency, as in photos."""
     frequency = np.hypot(np.fft.fftfreq(HEIGHT)[:, None], np.fft.rfftfreq(WIDTH))
     frequency[0, 0] = 1
     colours = []

@@ -1,8 +1,8 @@
-"""The commands as a user types them: time to the first label, photos a second, size of the install.
+"""Time the commands as a user runs them: seconds to the first label, photos per second, size of the installation.
 
-``python -m benchmarks.photos [photos]`` makes its own JPEGs of 500 × 375, fits on five of each of ten classes and
-labels the rest, in fresh processes. The size is that of an environment made with ``pip install .``, where ``--install``
-is given as well (it takes a minute and needs an index of packages).
+``python -m benchmarks.photos [photos]`` makes JPEGs of 500 × 375, fits on five of each of ten classes and labels the
+rest, in fresh processes. With ``--install`` it also measures the size of an environment made with ``pip install .``,
+which takes a minute and needs a package index.
 """
 
 import argparse
@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 
 from benchmarks.extraction import make_photos
-from p3dc.images.backbones.onnx import n_cores
+from p3dc.images.backbones.backbone import n_cores
 
 P3DC = [sys.executable, "-m", "p3dc"]
 
 
 def predict(model: Path, folder: Path) -> tuple[float, float]:
-    """Seconds until the first label is there, and until all are."""
+    """Return the seconds until the first label, and until the last."""
     start = time.perf_counter()
     command = [*P3DC, "predict", str(model), str(folder), "--csv", str(model.with_suffix(".csv"))]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
@@ -30,7 +30,7 @@ def predict(model: Path, folder: Path) -> tuple[float, float]:
 
 
 def install_size(folder: Path) -> float:
-    """Megabytes of a fresh environment, less what an empty one holds."""
+    """Return the megabytes that an installation adds to an empty environment."""
     subprocess.run([sys.executable, "-m", "venv", folder / "empty"], check=True)
     subprocess.run([sys.executable, "-m", "venv", folder / "full"], check=True)
     subprocess.run([folder / "full" / "bin" / "pip", "install", "--quiet", "."], check=True)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.extraction import make_photos
-from p3dc.images.backbones.onnx import n_cores
+from p3dc.images.backbones.backbone import n_cores
 
 CLASSES = ("one", "two", "three", "four", "five")
 BOUNDARY = "p3dc-photos"

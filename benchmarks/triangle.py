@@ -18,7 +18,7 @@ from p3dc.app.project.state import Photo, State, new_id
 from p3dc.app.project.store import Picture
 from p3dc.app.session import Task
 from p3dc.images.backbone_priors import backbone_priors
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 
 
 def milliseconds(work: Callable[[], object]) -> float:

@@ -1,6 +1,6 @@
 """Make the geometry of EfficientNet-Lite0's features that ships with the package.
 
-Run as ``python scripts/make_lite0_geometry.py FEATURES``, where FEATURES are those of photos of many classes.
+Run ``python scripts/make_lite0_geometry.py FEATURES`` with features of photos of many classes.
 """
 
 import sys

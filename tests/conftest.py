@@ -119,7 +119,7 @@ def data_folder():
 @pytest.fixture(scope="session")
 def network(tmp_path_factory):
     """A network that gives all colours of a photo, as a file with its preprocessing."""
-    from tests.images.backbones.test_onnx import model
+    from tests.images.backbones.test_onnx_network import model
 
     path = tmp_path_factory.mktemp("networks") / "tiny.onnx"
     path.write_bytes(model([("Flatten", ["pixels"], ["features"], {})]))

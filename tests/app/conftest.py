@@ -14,7 +14,7 @@ from p3dc import FeatureSet, Priors
 from p3dc.app.http.server import make_app
 from p3dc.app.project.project import Project
 from p3dc.app.project.state import State
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.preprocessing import Preprocessing
 
 COLOURS = {"olive": (150, 130, 20), "rust": (190, 70, 20), "teal": (30, 140, 140)}

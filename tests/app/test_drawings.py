@@ -7,7 +7,7 @@ from PIL import Image
 
 from p3dc.app.drawings import SIZE, drawings
 from p3dc.images.backbone_priors import backbone_priors
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.classifier import UNKNOWN, ImageClassifier
 from p3dc.images.decoding import read_image_bytes
 from p3dc.images.embedding import embed_images

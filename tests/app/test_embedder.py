@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from p3dc.app.embedder import AHEAD, Embedder
-from p3dc.images.backbones.onnx import STEP
+from p3dc.images.backbones.backbone import STEP
 from p3dc.images.decoding import ImageError, NotAnImageError, TooManyPixelsError
 from tests.app.conftest import Mosaic, picture
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 
 import pytest
 from safetensors import SafetensorError
@@ -15,7 +16,7 @@ from safetensors import SafetensorError
 from p3dc import FeatureSet, ImageClassifier, Priors
 from p3dc.cli import COMMANDS
 from p3dc.cli.photos import COLUMNS
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from tests.conftest import TOML, make_features
 from tests.images.conftest import COLOURS, paint, paint_classes
 
@@ -55,27 +56,27 @@ def is_one_sentence(errors):
 
 
 def test_extract_writes_the_features_of_every_photo(p3dc, photos, network, tmp_path):
-    out, told = tmp_path / "features", tmp_path / "told.json"
-    status, output, errors = p3dc("extract", photos, "--out", out, "--backbone", network, "--json", told)
+    out, report = tmp_path / "features", tmp_path / "report.json"
+    status, output, errors = p3dc("extract", photos, "--out", out, "--backbone", network, "--json", report)
     assert (status, errors) == (0, "")
     assert output == f"12 of 12 images extracted to {out}\n"
     found = FeatureSet.load(out)
     assert found.class_names == ("olive", "rust", "teal")
     assert found.features.shape == (12, 108)
-    assert json.loads(told.read_text()) == {"folder": str(out), "rows": 12, "files": 12, "failures": []}
+    assert json.loads(report.read_text()) == {"folder": str(out), "rows": 12, "files": 12, "failures": []}
 
 
-def test_extract_goes_on_and_tells_of_photos_that_cannot_be_read(p3dc, photos, network, tmp_path):
+def test_extract_continues_and_reports_photos_that_cannot_be_read(p3dc, photos, network, tmp_path):
     (photos / "rust" / "1.png").write_bytes(b"")
-    out, told = tmp_path / "features", tmp_path / "told.json"
+    out, report = tmp_path / "features", tmp_path / "report.json"
     command = ["extract", photos, "--out", out, "--backbone", network, "--batch", 3]
-    first = p3dc(*command, "--json", told)
+    first = p3dc(*command, "--json", report)
     assert first == (
         0,
         f"11 of 12 images extracted to {out}\n",
         "p3dc: rust/1.png: The file is empty. Fetch it again.\n",
     )
-    assert json.loads(told.read_text())["failures"] == [
+    assert json.loads(report.read_text())["failures"] == [
         {"id": "rust/1.png", "why": "The file is empty. Fetch it again."}
     ]
     status, output, errors = p3dc(*command)
@@ -105,12 +106,12 @@ def test_extract_refuses_another_network_in_the_same_folder(p3dc, photos, networ
     assert "of another backbone: tiny" in errors
 
 
-def test_fit_tells_what_it_found(p3dc, photos, network, tmp_path):
+def test_fit_prints_its_review(p3dc, photos, network, tmp_path):
     shutil.copy(photos / "olive" / "2.png", photos / "olive" / "copy.png")
     paint(photos / "rust" / "wrong.png", COLOURS["teal"], seed=50)
     (photos / "teal" / "3.png").write_bytes(b"")
-    out, told = tmp_path / "model.safetensors", tmp_path / "told.json"
-    status, output, errors = p3dc("fit", photos, "--out", out, "--backbone", network, "--json", told)
+    out, report = tmp_path / "model.safetensors", tmp_path / "report.json"
+    status, output, errors = p3dc("fit", photos, "--out", out, "--backbone", network, "--json", report)
     assert status == 0
     assert errors == "p3dc: teal/3.png: The file is empty. Fetch it again.\n"
     assert output.splitlines() == [
@@ -119,7 +120,7 @@ def test_fit_tells_what_it_found(p3dc, photos, network, tmp_path):
         "rust/wrong.png looks more like teal than like the rest of rust",
         f"Model: {out}",
     ]
-    assert json.loads(told.read_text()) == {
+    assert json.loads(report.read_text()) == {
         "shots": {"olive": 5, "rust": 5, "teal": 3},
         "duplicates": [["olive/2.png", "olive/copy.png"]],
         "misfiled": [{"photo": "rust/wrong.png", "label": "rust", "nearer_to": "teal"}],
@@ -150,8 +151,8 @@ def test_fit_takes_priors_and_a_share_to_turn_away(p3dc, photos, network, tmp_pa
     status, output, _ = p3dc(*options, "--priors", tmp_path / "priors.safetensors", "--reject", 0.4)
     found = ImageClassifier.load(out, network)
     assert status == 0
-    assert f"9 base classes {'are left alone' if found.findings.beta == 0 else 'pull with weight'}" in output
-    assert f"(relevance {found.findings.relevance:+.2f})" in output
+    assert f"9 base classes {'do not pull' if found.review.beta == 0 else 'pull with weight'}" in output
+    assert f"(relevance {found.review.relevance:+.2f})" in output
     assert found.priors.class_names == base.class_names
     assert found.reject == 0.4
     assert p3dc(*options, "--priors", "none", "--reject", 0)[0] == 0
@@ -175,7 +176,7 @@ def test_fit_and_predict_with_the_default_network(p3dc, photos, tmp_path):
     [
         ("photos", ["--out", "model.npz"], "model.npz ends in '.npz'. Models are written as .safetensors."),
         ("photos", ["--out", "none/model.safetensors"], "none is not a folder. Make it first."),
-        ("photos", ["--json", "none/told.json"], "none is not a folder. Make it first."),
+        ("photos", ["--json", "none/report.json"], "none is not a folder. Make it first."),
         ("photos", ["--priors", "none.safetensors"], "none.safetensors is not a file"),
         ("photos", ["--reject", "1.5"], "reject is 1.5. It must be a number between 0 and 1"),
         ("photos", ["--backbone", "resnet"], "there is no backbone 'resnet'"),
@@ -204,9 +205,9 @@ def test_fit_refuses_in_a_sentence(p3dc, photos, network, tmp_path, monkeypatch,
 
 def test_predict_prints_what_it_writes(label, photos, network, fitted, tmp_path):
     new = paint(tmp_path / "new, photo.png", COLOURS["rust"], seed=60)
-    table, told = tmp_path / "labels.csv", tmp_path / "told.json"
+    table, report = tmp_path / "labels.csv", tmp_path / "report.json"
     given = [photos / "teal", new, photos / "olive" / "0.png"]
-    status, rows, errors = label(fitted, *given, "--csv", table, "--json", told)
+    status, rows, errors = label(fitted, *given, "--csv", table, "--json", report)
     assert status == 0
     assert tuple(rows[0]) == COLUMNS
     assert rows == rows_of(table.read_text())
@@ -220,7 +221,7 @@ def test_predict_prints_what_it_writes(label, photos, network, fitted, tmp_path)
         assert (row["label"], row["runner_up"], row["failure"]) == (found.label, found.runner_up, "")
         assert float(row["probability"]) == pytest.approx(found.probability, abs=5e-5)
         assert float(row["runner_up_probability"]) == pytest.approx(found.runner_up_probability, abs=5e-5)
-    counts = json.loads(told.read_text())
+    counts = json.loads(report.read_text())
     assert sum(counts["labels"].values()) == 6
     assert counts["failures"] == []
     listed = ", ".join(f"{name} {count}" for name, count in sorted(counts["labels"].items()))
@@ -230,8 +231,8 @@ def test_predict_prints_what_it_writes(label, photos, network, fitted, tmp_path)
 def test_predict_goes_on_past_photos_that_cannot_be_read(label, photos, fitted, tmp_path):
     bad = tmp_path / "bad.jpg"
     bad.write_bytes(b"no photo")
-    told = tmp_path / "told.json"
-    status, rows, errors = label(fitted, bad, photos / "teal" / "1.png", tmp_path / "gone.jpg", "--json", told)
+    report = tmp_path / "report.json"
+    status, rows, errors = label(fitted, bad, photos / "teal" / "1.png", tmp_path / "gone.jpg", "--json", report)
     assert status == 0
     assert [row["label"] == "" for row in rows] == [True, False, True]
     assert [row["probability"] == row["runner_up"] == "" for row in rows] == [True, False, True]
@@ -240,7 +241,7 @@ def test_predict_goes_on_past_photos_that_cannot_be_read(label, photos, fitted, 
         f"p3dc: {bad}: {rows[0]['failure']}",
         f"p3dc: {rows[2]['path']}: {rows[2]['failure']}",
     ]
-    assert [entry["path"] for entry in json.loads(told.read_text())["failures"]] == [str(bad), rows[2]["path"]]
+    assert [entry["path"] for entry in json.loads(report.read_text())["failures"]] == [str(bad), rows[2]["path"]]
 
 
 def test_predict_fails_where_no_photo_can_be_read(label, fitted, tmp_path):
@@ -252,7 +253,7 @@ def test_predict_fails_where_no_photo_can_be_read(label, fitted, tmp_path):
     assert len(errors.splitlines()) == 3
 
 
-def test_strangers_are_counted_as_unknown(label, photos, network, tmp_path):
+def test_photos_of_other_classes_are_counted_as_unknown(label, photos, network, tmp_path):
     root = paint_classes(tmp_path / "warm", colours={"gold": (220, 150, 10), "moss": (150, 190, 10)})
     ImageClassifier.from_folder(root, backbone=network).save(tmp_path / "warm.safetensors")
     far = paint(tmp_path / "far.png", (10, 15, 230))
@@ -311,8 +312,8 @@ def test_add_brings_a_new_class(p3dc, label, network, fitted, tmp_path):
     plum = paint(tmp_path / "more" / "plum" / "0.png", (120, 20, 120))
     paint(tmp_path / "more" / "olive" / "again.png", COLOURS["olive"], seed=0)
     (tmp_path / "more" / "olive" / "bad.png").touch()
-    told = tmp_path / "told.json"
-    status, output, errors = p3dc("add", fitted, tmp_path / "more", "--backbone", network, "--json", told)
+    report = tmp_path / "report.json"
+    status, output, errors = p3dc("add", fitted, tmp_path / "more", "--backbone", network, "--json", report)
     assert status == 0
     assert errors == "p3dc: olive/bad.png: The file is empty. Fetch it again.\n"
     assert output.splitlines() == [
@@ -320,7 +321,7 @@ def test_add_brings_a_new_class(p3dc, label, network, fitted, tmp_path):
         "4 classes, 13 photos: olive 4, plum 1, rust 4, teal 4",
         f"Model: {fitted}",
     ]
-    assert json.loads(told.read_text())["shots"]["plum"] == 1
+    assert json.loads(report.read_text())["shots"]["plum"] == 1
     assert label(fitted, plum)[1][0]["label"] == "plum"
 
 
@@ -332,12 +333,12 @@ def test_add_leaves_the_model_where_photos_cannot_be_used(p3dc, photos, network,
     assert fitted.read_bytes() == before
 
 
-def test_explain_draws_and_tells(p3dc, photos, network, fitted, tmp_path):
-    photo, picture, told = photos / "rust" / "2.png", tmp_path / "why.svg", tmp_path / "why.json"
-    status, output, errors = p3dc("explain", fitted, photo, "--out", picture, "--backbone", network, "--json", told)
+def test_explain_draws_and_prints(p3dc, photos, network, fitted, tmp_path):
+    photo, picture, report = photos / "rust" / "2.png", tmp_path / "why.svg", tmp_path / "why.json"
+    status, output, errors = p3dc("explain", fitted, photo, "--out", picture, "--backbone", network, "--json", report)
     assert (status, errors) == (0, "")
     first, *neighbours, last = output.splitlines()
-    content = json.loads(told.read_text())
+    content = json.loads(report.read_text())
     assert first.startswith(f"{photo}: {content['label']} (")
     assert len(neighbours) == len(content["neighbours"]) == 5
     assert "rust/2.png" in neighbours[0]
@@ -359,12 +360,12 @@ def test_explain_refuses_in_a_sentence(p3dc, photos, network, fitted, tmp_path):
     assert not (tmp_path / "why.png").exists()
 
 
-def test_a_network_without_its_preprocessing_is_told_how_to_write_it(p3dc, photos, network, tmp_path):
+def test_a_network_without_its_preprocessing_is_refused_with_an_example(p3dc, photos, network, tmp_path):
     alone = shutil.copy(network, tmp_path / "alone.onnx")
     out = tmp_path / "model.safetensors"
     status, _, errors = p3dc("fit", photos, "--out", out, "--backbone", alone)
     assert status == 2
-    assert "alone.onnx has no alone.toml beside it" in errors
+    assert "alone.onnx has no alone.toml next to it" in errors
     (tmp_path / "alone.toml").write_text(TOML)
     assert p3dc("fit", photos, "--out", out, "--backbone", alone)[0] == 0
     status, output, _ = p3dc("predict", out, photos / "rust", "--backbone", alone)
@@ -380,7 +381,7 @@ def command_line(*arguments):
     return [sys.executable, "-m", "p3dc", *map(str, arguments)]
 
 
-def test_the_whole_csv_is_written_though_nobody_reads_on(tmp_path, network, fitted):
+def test_the_whole_csv_is_written_though_the_reader_of_the_pipe_left(tmp_path, network, fitted):
     many = paint_classes(tmp_path / "many", n_each=30)
     table = tmp_path / "labels.csv"
     command = command_line("predict", fitted, many, "--csv", table, "--backbone", network)
@@ -394,7 +395,7 @@ def test_the_whole_csv_is_written_though_nobody_reads_on(tmp_path, network, fitt
     assert len(rows_of(table.read_text())) == 90
 
 
-def test_nobody_reads_at_all(photos, tmp_path, network, fitted):
+def test_a_pipe_that_is_closed_from_the_start(photos, tmp_path, network, fitted):
     """The pipe is closed from the start, so every write to it fails."""
     table = tmp_path / "labels.csv"
     buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -426,6 +427,10 @@ finally:
     assert first == last == "[]"
     assert header == ",".join(COLUMNS)
     assert len(rows) == 12
+
+
+def test_the_version_is_that_of_the_package(p3dc):
+    assert p3dc("--version") == (0, f"p3dc {version('p3dc-shot')}\n", "")
 
 
 def test_help_lists_all_commands():
@@ -528,12 +533,12 @@ def test_two_names_with_the_same_readable_form_are_two_photos(p3dc, photos, netw
     assert "teal 6" in output
 
 
-def test_files_that_are_passed_over_are_counted(p3dc, photos, network, tmp_path):
+def test_skipped_files_are_counted(p3dc, photos, network, tmp_path):
     for name in ("1.HEIC", "2.heic", "notes"):
         (photos / "teal" / name).touch()
     status, _, errors = p3dc("fit", photos, "--out", tmp_path / "m.safetensors", "--backbone", network)
     assert status == 0
-    assert errors == "p3dc: 3 files that do not end like an image are passed over: .heic 2, no ending 1\n"
+    assert errors == "p3dc: 3 files that do not end like an image are skipped: .heic 2, no ending 1\n"
 
 
 def test_where_nothing_can_be_read_nothing_is_done(p3dc, fitted, network, tmp_path):
@@ -569,7 +574,7 @@ def test_the_threshold_is_kept_in_the_model(fitted, network, monkeypatch):
     assert ImageClassifier.load(fitted, network).unknown_below == expected
 
 
-def test_a_full_disk_is_told_in_a_sentence(p3dc, photos, network, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_in_a_sentence(p3dc, photos, network, tmp_path, monkeypatch):
     def full(*_, **__):
         raise SafetensorError("No space left on device")
 

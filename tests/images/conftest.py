@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from p3dc import Priors
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from tests.conftest import make_features
 
 COLOURS = {"olive": (150, 130, 20), "rust": (190, 70, 20), "teal": (30, 140, 140)}

@@ -9,11 +9,11 @@ from p3dc import P3DCClassifier
 from p3dc.adaptive import rule as auto
 from p3dc.images.backbone_priors import FAR, NUMBERS, VERSION, backbone_priors
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import OnnxBackbone
+from p3dc.images.backbones.onnx_network import OnnxBackbone
 from p3dc.io.safetensors import read_arrays
 from p3dc.method import l2_normalize
 from tests.conftest import AUTO
-from tests.images.backbones.test_onnx import HOW, model
+from tests.images.backbones.test_onnx_network import HOW, model
 from tests.images.test_extraction import Colours
 
 
@@ -30,7 +30,7 @@ def learned():
 
 @pytest.fixture(scope="module")
 def rows():
-    return lite0.classifier_head()[0].astype(np.float64)
+    return lite0.class_rows().astype(np.float64)
 
 
 def test_there_is_a_class_for_each_of_imagenet(known):
@@ -86,8 +86,8 @@ def test_classes_that_the_backbone_knows_are_pulled_by_their_own_names(known, le
     places = [known.class_names.index(name) for name in names]
     ways = l2_normalize(rows - rows.mean(axis=0))[places]
     seen = arrays["mean"] + facts["distance"] * ways
-    told = P3DCClassifier(known, **AUTO).fit(seen, names).explain().to_pylist()
-    first = {row["label"]: row["prior"] for row in reversed(told) if row["level"] == "sample"}
+    report = P3DCClassifier(known, **AUTO).fit(seen, names).explain().to_pylist()
+    first = {row["label"]: row["prior"] for row in reversed(report) if row["level"] == "sample"}
     assert first == {name: name for name in names}
 
 

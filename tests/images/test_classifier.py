@@ -59,11 +59,12 @@ def test_photos_get_the_class_that_they_look_like(classifier, tmp_path):
 
 def test_examples_stand_in_the_order_of_the_folder(photos):
     seen = []
-    classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=None, progress=seen.append)
+    watched = {"progress": lambda *step: seen.append(step)}
+    classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=None, **watched)
     assert [(each.key, each.label) for each in classifier.examples] == [
         (file.key, file.label) for file in list_folder(photos)
     ]
-    assert seen == list(range(1, 13))
+    assert seen == [(done, 12) for done in range(1, 13)]
     assert classifier.failures == ()
 
 
@@ -137,13 +138,14 @@ def test_photos_that_cannot_be_read_are_told_and_the_others_used(photos):
     (photos / "olive" / "1.png").write_bytes(b"no photo")
     (photos / "teal" / "3.png").write_bytes(b"")
     seen = []
-    classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=None, progress=seen.append)
+    watched = {"progress": lambda *step: seen.append(step)}
+    classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=None, **watched)
     assert [key for key, _ in classifier.failures] == ["olive/1.png", "teal/3.png"]
     assert "not a JPEG" in classifier.failures[0][1]
     assert "empty" in classifier.failures[1][1]
     assert len(classifier.examples) == 10
     assert not {"olive/1.png", "teal/3.png"} & {example.key for example in classifier.examples}
-    assert seen[-1] == 12
+    assert seen[-1] == (12, 12)
     for example in classifier.examples:
         alone = next(each for each in read_examples(labelled(photos), Colours())[0] if each.key == example.key)
         np.testing.assert_array_equal(example.features, alone.features)
@@ -336,7 +338,7 @@ def test_added_photos_count_as_if_they_had_been_there(classifier, photos, tmp_pa
     added = classifier.add(more)
     whole = ImageClassifier.from_folder(both, backbone=Colours(), priors=None, reject=None)
     assert added.classes == whole.classes == ["olive", "plum", "rust", "teal"]
-    assert added.findings.shots == whole.findings.shots
+    assert added.review.shots == whole.review.shots
     queries = make_features(0, 3, 4, n_features=12).features
     for one, two in zip(added.label(queries), whole.label(queries), strict=True):
         assert (one.label, one.runner_up) == (two.label, two.runner_up)
@@ -354,10 +356,10 @@ def test_photos_that_are_there_already_are_left_out(classifier, photos, tmp_path
     assert [example.key for example in added.examples[12:]] == ["rust/new.png"]
     paint(more / "rust" / "bad.png", COLOURS["rust"]).write_bytes(b"")
     seen = []
-    again = classifier.add(more, seen.append)
+    again = classifier.add(more, lambda *step: seen.append(step))
     assert [key for key, _ in again.failures] == ["rust/bad.png"]
     assert len(again.examples) == 13
-    assert seen == [1, 2, 3]
+    assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_with_the_real_network_photos_are_left_out_wherever_they_stand(photos, tmp_path, lite0_backbone):
@@ -386,7 +388,7 @@ def test_a_saved_classifier_comes_back_the_same(classifier, colour_priors, tmp_p
     assert (after.priors is None) == (not known)
     if known:
         assert after.priors.class_names == colour_priors.class_names
-    assert after.findings == before.findings
+    assert after.review == before.review
 
 
 def test_with_the_real_network_a_saved_classifier_comes_back_the_same(photos, tmp_path, lite0_backbone):

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFilter
 
-from p3dc.images import decoding as reading
+from p3dc.images import decoding
 from p3dc.images.decoding import ImageError, read_image, read_image_bytes
 
 
@@ -250,7 +250,7 @@ def test_bombs_are_refused_before_they_are_decoded(size, monkeypatch):
 
 
 def test_the_limit_is_a_product():
-    assert reading.MAX_PIXELS == 10_000 * 10_000
+    assert decoding.MAX_PIXELS == 10_000 * 10_000
     with pytest.raises(ImageError, match="cut off or damaged"):  # allowed, but there are no such rows
         read_image_bytes(png_claiming(2_000, 2_000))
 
@@ -279,7 +279,7 @@ def test_what_is_no_image_is_refused(data):
         read_image_bytes(data)
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path):
+def test_files_that_cannot_be_read_are_reported(tmp_path):
     with pytest.raises(ImageError, match="does not exist"):
         read_image(tmp_path / "gone.jpg")
     with pytest.raises(ImageError, match="is a folder"):
@@ -324,7 +324,7 @@ def test_the_warnings_of_others_pass_while_images_are_read():
     reading_now, done = threading.Event(), threading.Event()
 
     def read():
-        with reading._quiet():
+        with decoding._quiet():
             reading_now.set()
             done.wait(5)
 
@@ -337,4 +337,4 @@ def test_the_warnings_of_others_pass_while_images_are_read():
         done.set()
         thread.join()
     assert [str(warning.message) for warning in heard] == ["mine"]
-    assert reading._IGNORED not in warnings.filters
+    assert decoding._IGNORED not in warnings.filters

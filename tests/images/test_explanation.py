@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from matplotlib.image import imread
 from PIL import Image
 
 from p3dc import ImageClassifier
@@ -85,7 +84,7 @@ def test_pulls_are_the_weights_of_both_levels(pulled, colour_priors, photo, poin
             assert weight == pytest.approx(expected[name])
 
 
-def test_where_nothing_pulls_it_is_told_what_the_examples_resemble(pulled, colour_priors, photo, tmp_path):
+def test_where_nothing_pulls_it_says_what_the_examples_resemble(pulled, colour_priors, photo):
     classifier = ImageClassifier(Colours(), pulled.examples, colour_priors, reject=None, point=(0.0, 0.0))
     explanation = explain(classifier, photo)
     assert not explanation.pulling
@@ -93,22 +92,18 @@ def test_where_nothing_pulls_it_is_told_what_the_examples_resemble(pulled, colou
     for near in explanation.neighbours:
         alone = classifier.calibration.pulls()[2][keys.index(near.example.key), 0]
         assert [weight for _, weight in near.pulls] == pytest.approx(np.sort(alone)[::-1][:5])
-    told = "\n".join(explanation.lines())
-    assert "pulled" not in told
-    assert "; resembles " in told
-    explanation.save(tmp_path / "alone.png")
-    assert imread(tmp_path / "alone.png").shape[1] > 1000
+    report = "\n".join(explanation.lines())
+    assert "pulled" not in report
+    assert "; resembles " in report
 
 
-def test_without_base_classes_none_are_shown(pulled, photo, tmp_path):
+def test_without_base_classes_none_are_named(pulled, photo):
     explanation = explain(ImageClassifier(Colours(), pulled.examples, None, reject=None), photo)
     assert all(near.pulls == () for near in explanation.neighbours)
     assert "pulled" not in "\n".join(explanation.lines())
-    explanation.save(tmp_path / "plain.png")
-    assert imread(tmp_path / "plain.png").shape[1] > 1000
 
 
-def test_it_is_told_in_lines(pulled, photo):
+def test_it_is_written_as_lines(pulled, photo):
     explanation = explain(pulled, photo)
     first, *others = explanation.lines()
     assert first == f"{photo}: rust ({100 * explanation.prediction.probability:.0f} % rust)"
@@ -120,7 +115,7 @@ def test_it_is_told_in_lines(pulled, photo):
         assert line.count("%") == 5
 
 
-def test_a_stranger_is_told_why(tmp_path):
+def test_an_unknown_photo_is_explained(tmp_path):
     root = paint_classes(tmp_path / "warm", colours={"gold": (220, 150, 10), "moss": (150, 190, 10)})
     far = paint(tmp_path / "far.png", (10, 15, 230))
     explanation = explain(ImageClassifier.from_folder(root, backbone=Colours(), priors=None), far)
@@ -131,29 +126,20 @@ def test_a_stranger_is_told_why(tmp_path):
     assert first.startswith(f"{far}: unknown (")
     assert first.endswith(f" % {explanation.prediction.runner_up})")
     assert second == f"its largest cosine to a class, {largest:.2f}, is below {explanation.unknown_below:.2f}"
-    explanation.save(tmp_path / "far.pdf")
-    assert (tmp_path / "far.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_machines_get_all_but_the_pictures(pulled, photo):
+def test_json_has_all_but_the_pictures(pulled, photo):
     explanation = explain(pulled, photo)
-    told = json.loads(json.dumps(explanation.to_json(), allow_nan=False))
-    assert told["path"] == str(photo)
-    assert told["label"] == "rust"
-    assert told["runner_up"] == explanation.prediction.runner_up
-    assert told["probability"] == explanation.prediction.probability
-    assert told["cosines"] == explanation.cosines
-    assert told["beta"] == POINT[1]
-    for entry, near in zip(told["neighbours"], explanation.neighbours, strict=True):
+    report = json.loads(json.dumps(explanation.to_json(), allow_nan=False))
+    assert report["path"] == str(photo)
+    assert report["label"] == "rust"
+    assert report["runner_up"] == explanation.prediction.runner_up
+    assert report["probability"] == explanation.prediction.probability
+    assert report["cosines"] == explanation.cosines
+    assert report["beta"] == POINT[1]
+    for entry, near in zip(report["neighbours"], explanation.neighbours, strict=True):
         assert (entry["photo"], entry["label"], entry["cosine"]) == (near.example.key, near.example.label, near.cosine)
         assert [(pull["name"], pull["weight"]) for pull in entry["base_classes"]] == list(near.pulls)
-
-
-@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_it_is_drawn_in_the_format_of_the_ending(pulled, photo, tmp_path, ending, start):
-    explain(pulled, photo).save(tmp_path / f"why.{ending}")
-    assert (tmp_path / f"why.{ending}").read_bytes().startswith(start)
-    assert [path.name for path in tmp_path.glob("*why*")] == [f"why.{ending}"]
 
 
 def test_a_photo_that_cannot_be_read_is_named(pulled, tmp_path):
@@ -163,6 +149,9 @@ def test_a_photo_that_cannot_be_read_is_named(pulled, tmp_path):
         explain(pulled, empty)
     with pytest.raises(InputError, match=r"gone\.jpg: The file does not exist"):
         explain(pulled, tmp_path / "gone.jpg")
+    Image.new("RGB", (8, 8)).save(tmp_path / "black.png")
+    with pytest.raises(InputError, match=r"black\.png: Its features are all zeros"):
+        explain(pulled, tmp_path / "black.png")
 
 
 def test_with_the_real_network_base_classes_have_names(photos, lite0_backbone):

@@ -113,7 +113,9 @@ def test_bad_entries_are_refused_by_name(change, sentence):
 
 
 def test_what_is_missing_is_named():
-    with pytest.raises(InputError, match="the preprocessing lacks short_side, layout. Write it like this:\nshort_side"):
+    with pytest.raises(
+        InputError, match="the preprocessing is missing short_side, layout. Write it like this:\nshort_side"
+    ):
         Preprocessing.from_json(json.dumps({k: v for k, v in TABLE.items() if k not in ("layout", "short_side")}))
 
 

@@ -1,4 +1,4 @@
-"""What labelled photos look like before anything is predicted."""
+"""The review of labelled photos before anything is predicted."""
 
 import shutil
 
@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from p3dc import ImageClassifier
-from p3dc.images.classifier import Example
+from p3dc.images.examples import Example
 from p3dc.images.review import SAME, nearest_classes
 from tests.images.conftest import COLOURS, paint
 from tests.images.test_extraction import Colours
 
 
 def look(folder, priors=None, reject=None):
-    return ImageClassifier.from_folder(folder, backbone=Colours(), priors=priors, reject=reject).findings
+    return ImageClassifier.from_folder(folder, backbone=Colours(), priors=priors, reject=reject).review
 
 
 def test_good_photos_are_counted_and_nothing_is_found(photos):
@@ -55,7 +55,7 @@ def test_only_photos_that_are_nearly_the_same_are_duplicates(cosine, n_found):
     near = np.array([cosine, np.sqrt(1 - cosine**2), 0.0])
     rows = [np.array([7.0, 0.0, 0.0]), 0.1 * near, np.array([0.0, 0.0, 1.0])]
     examples = [Example(str(i), "ab"[i // 2], row, b"") for i, row in enumerate(rows)]
-    assert len(ImageClassifier(Colours(), examples).findings.duplicates) == n_found
+    assert len(ImageClassifier(Colours(), examples).review.duplicates) == n_found
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -66,11 +66,11 @@ def test_a_photo_in_the_wrong_folder_is_found(photos, colour_priors, known):
     assert found.duplicates == ()
 
 
-def test_findings_tell_how_the_priors_fit(photos, colour_priors):
+def test_a_review_shows_how_the_priors_fit(photos, colour_priors):
     classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=colour_priors)
-    assert classifier.findings.relevance == classifier.calibration.relevance
-    assert classifier.findings.beta == classifier.calibration.beta
-    assert -1 <= classifier.findings.relevance <= 1
+    assert classifier.review.relevance == classifier.calibration.relevance
+    assert classifier.review.beta == classifier.calibration.beta
+    assert -1 <= classifier.review.relevance <= 1
 
 
 def plain_nearest(rows, labels):
@@ -111,6 +111,6 @@ def test_the_only_photo_of_a_class_is_never_in_the_wrong_folder(seed, n_classes)
     names = ["many"] * 3 + [f"single-{i}" for i in range(n_classes - 1)]
     rows[3] = rows[:3].mean(axis=0)  # a single photo that looks like another class
     examples = [Example(f"{i}.jpg", name, row, b"") for i, (name, row) in enumerate(zip(names, rows, strict=True))]
-    found = ImageClassifier(Colours(), examples).findings
+    found = ImageClassifier(Colours(), examples).review
     assert not [key for key, label, _ in found.misfiled if label != "many"]
     assert found.shots["many"] == 3

@@ -38,9 +38,9 @@ def test_a_flat_folder_has_no_labels(tmp_path):
     assert found(tmp_path) == [("1.bmp", None), ("2.gif", None)]
 
 
-def test_images_beside_class_folders_are_refused(tmp_path):
+def test_images_next_to_class_folders_are_refused(tmp_path):
     make(tmp_path, "loose.jpg", "a/1.jpg")
-    with pytest.raises(InputError, match=r"images of its own, loose.jpg for example, beside folders.* a for example"):
+    with pytest.raises(InputError, match=r"of its own, loose.jpg for example, as well as folders.* a for example"):
         list_folder(tmp_path)
 
 
@@ -95,7 +95,7 @@ def test_a_folder_named_like_an_image_is_a_folder(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_folder_that_may_not_be_read_is_told(tmp_path):
+def test_a_folder_that_may_not_be_read_is_refused(tmp_path):
     make(tmp_path, "a/1.jpg", "b/1.jpg")
     (tmp_path / "b").chmod(0)
     with pytest.raises(InputError, match=r"b cannot be listed \(Permission denied\)"):
@@ -170,7 +170,7 @@ def test_a_table_names_images_in_its_order(tmp_path):
     assert images[0].path == tmp_path / "b.jpg"
 
 
-def test_a_table_may_lack_labels(tmp_path):
+def test_labels_in_a_table_are_optional(tmp_path):
     table = write(tmp_path / "t.csv", "path\na.jpg\n")
     assert [(image.key, image.label) for image in list_csv(table)] == [("a.jpg", None)]
     table = write(tmp_path / "t.csv", "path,label\na.jpg\n")

@@ -166,7 +166,7 @@ def test_a_large_task_with_many_priors_works():
     priors = make_features(2, 5000, 1, n_features=32).features
     tasks = sample_tasks(features.labels, n_way=20, n_shot=20, n_query=3, n_tasks=2, seed=0)
     scores = plain_scorer(features.features, priors, [(0.0, 0.9), (0.5, 0.1)]).scores(tasks)
-    expected = plain_scores(features.features, tasks, priors, [(0.0, 0.9), (0.5, 0.1)])
+    expected = plain_scores(features.features, tasks, priors, [0.0, 0.5], [0.9, 0.1])
     np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-5)
 
 

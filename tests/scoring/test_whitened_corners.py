@@ -8,7 +8,7 @@ from p3dc.errors import InputError
 from p3dc.evaluation.search import grid
 from p3dc.method import ATTENTIONS
 from p3dc.scoring import numpy_scorer as engine
-from tests.conftest import make_features, make_signed, paper
+from tests.conftest import make_features, make_signed
 from tests.scoring.scorers import whitened_scorer
 
 PRIORS = {
@@ -76,9 +76,9 @@ def test_scores_are_those_of_the_classifier_of_each_point(seed, n_way, n_shot, a
     scorer = whitened_scorer(features, priors, points, n_nearest=n_nearest, attention=attention)
     scores, counts = scorer.scores(tasks), scorer.correct(tasks)
     assert scores.shape == (3, len(points), 3 * n_way, n_way)
-    options = {"n_nearest": n_nearest, "attention": attention, "scale": "auto", "extrapolate": True}
+    options = {"n_nearest": n_nearest, "attention": attention, "extrapolate": True}
     for g, (alpha, beta) in enumerate(points):
-        each = classifiers(tasks, features, lambda a=alpha, b=beta: paper(priors, alpha=a, beta=b, **options))
+        each = classifiers(tasks, features, lambda a=alpha, b=beta: P3DCClassifier(priors, alpha=a, beta=b, **options))
         for found, count, (classifier, queries) in zip(scores, counts, each, strict=True):
             assert_scores(found[g], classifier, queries)
             assert count[g] == n_right(classifier, queries)

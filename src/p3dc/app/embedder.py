@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc.app.project.store import Picture
-from p3dc.images.backbones.onnx import STEP, Backbone, n_cores
+from p3dc.images.backbones.backbone import STEP, Backbone, n_cores
 from p3dc.images.decoding import ImageError, read_image_file
-from p3dc.images.embedding import failing_alone
+from p3dc.images.embedding import raising_image_errors
 from p3dc.images.examples import thumbnail
 
 AHEAD = 8 * STEP
@@ -60,7 +60,7 @@ class Embedder:
 
     def _prepare(self, file: IO[bytes], small: bool) -> tuple[Array, bytes]:
         preprocessing = self.backbone.preprocessing
-        with failing_alone():
+        with raising_image_errors():
             image = read_image_file(file, short_side=preprocessing.short_side, max_pixels=self.max_pixels)
             return preprocessing.prepare(image), thumbnail(image) if small else b""
 

@@ -15,7 +15,7 @@ from p3dc.app.project.state import State
 from p3dc.app.project.store import Picture
 from p3dc.classifier.calibrated_support import Labels, members
 from p3dc.classifier.leave_one_out import LeaveOneOut, Point, Strangers
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.classifier import ImageClassifier, Prediction
 from p3dc.images.examples import Example
 from p3dc.method import l2_normalize

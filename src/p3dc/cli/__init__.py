@@ -1,7 +1,7 @@
 """The command ``p3dc``: arguments, progress bars, tables.
 
-A command's module is imported when the command is called, so that the first label does not wait for what only a
-report needs.
+Only the module of the command that is called is imported, so that the first label does not wait for the imports of
+other commands.
 """
 
 import io
@@ -24,13 +24,13 @@ COMMANDS = {
 
 
 def main() -> None:
-    """Run the command; a user's mistake is one sentence and status 2."""
+    """Run the command; report a user's mistake in one sentence, with status 2."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # closed by whoever started this
+        if stream is None:  # closed by the parent process
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # α and β where only ASCII can be shown
+            stream.reconfigure(errors="replace")  # α and β on a terminal that shows only ASCII
     warnings.showwarning = lambda message, *_: typer.echo(f"p3dc: {message}", err=True)
     try:
         _load(sys.argv[1:])
@@ -38,7 +38,7 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        sys.stdout = None  # whoever read it has left
+        sys.stdout = None  # its reader has gone
         sys.exit(1)
     except typer.TyperException as error:
         sentence = error.format_message()
@@ -52,8 +52,10 @@ def main() -> None:
 
 
 def _load(arguments: list[str]) -> None:
-    """Import the module of the command that is called, or all of them where none is."""
+    """Import the module of the command that is called; without a command, all of them."""
     called = arguments[0] if arguments else ""
+    if called == "--version":
+        return
     wanted = [module for module, names in COMMANDS.items() if called in names]
     for module in wanted or COMMANDS:
         import_module(f"p3dc.cli.{module}")

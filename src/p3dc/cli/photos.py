@@ -5,7 +5,7 @@ import fcntl
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -13,48 +13,60 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from p3dc.cli.shared import Address, Engine, JsonFile, Known, Network, Share, app, bar, check_outputs, engine_of, screen
+from p3dc.cli.shared import (
+    Address,
+    BackboneOption,
+    Engine,
+    JsonFile,
+    PriorsOption,
+    RejectOption,
+    app,
+    bar,
+    check_outputs,
+    engine_of,
+    screen,
+)
 from p3dc.errors import InputError
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import load_backbone
-from p3dc.images.classifier import REJECT, ImageClassifier, Prediction
+from p3dc.images.backbones.loading import load_backbone
+from p3dc.images.classifier import REJECT, ImageClassifier
 from p3dc.images.examples import labelled
 from p3dc.images.prediction_rows import COLUMNS, row
-from p3dc.images.sources import ImageFile, each_image, list_folder, readable
+from p3dc.images.sources import ImageFile, list_folder, list_images, readable
 from p3dc.io.atomic import replacing, write_json
 from p3dc.priors.prototypes import Priors
 
 if TYPE_CHECKING:
     from p3dc.images.extraction import Extraction
 
-MOST_LINES = 20
+MAX_DUPLICATES = 20
+"""How many pairs of duplicates are printed."""
+
+ModelFile = Annotated[Path, typer.Argument(help="A model that fit wrote.")]
+ModelBackbone = Annotated[str | None, typer.Option(help="The .onnx file, if the model was made with one.")]
 
 
 @app.command()
 def extract(
     images: Annotated[Path, typer.Argument(help="A folder for each class, a flat folder, or a CSV of path and label.")],
-    out: Annotated[Path, typer.Option(help="Folder for the features; a run that was interrupted goes on.")],
-    backbone: Network = lite0.NAME,
-    batch: Annotated[int, typer.Option(help="Images that the network gets at once.")] = 32,
-    part_rows: Annotated[
-        int, typer.Option(help="Images in a part, which is what a process loses when it dies.")
-    ] = 4096,
+    out: Annotated[Path, typer.Option(help="Folder for the features; an interrupted run is continued.")],
+    backbone: BackboneOption = lite0.NAME,
+    batch: Annotated[int, typer.Option(help="Images in a batch of the network.")] = 32,
+    part_rows: Annotated[int, typer.Option(help="Images in a part; an interrupted run repeats at most one.")] = 4096,
     engine: Engine = "local",
     address: Address = None,
     json: JsonFile = None,
 ) -> None:
-    """Turn images into features, as Parquet parts."""
+    """Extract features of images, as Parquet parts."""
     check_outputs(json=json, inputs=[images])
-    others: Counter[str] = Counter()
-    found: Counter[str] = Counter()
-    files = _counted(each_image(images, others), found, others)
+    skipped: Counter[str] = Counter()
+    files = _reporting_skipped(list_images(images, skipped), skipped)
     with engine_of(engine, address) as on_ray, bar("images") as progress:
-        told = None if progress is None else (lambda done, _: progress(done, found.total()))
-        done = _extract(files, backbone, out, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=told)
+        done = _extract(files, backbone, out, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=progress)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
         write_json(json, {"folder": str(out), "rows": done.n_rows, "files": done.n_files, "failures": failed})
-    _tell_failures(done.failures)
+    _report_failures(done.failures)
     earlier = f", {done.n_kept:,} of them by an earlier run" if done.n_kept else ""
     screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(out)}{earlier}", soft_wrap=True)
     if not done.n_rows:
@@ -65,82 +77,79 @@ def extract(
 def fit(
     support: Annotated[Path, typer.Argument(help="A folder of photos for each class, or a CSV of path and label.")],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
-    priors: Known = "backbone",
-    backbone: Network = lite0.NAME,
-    reject: Share = REJECT,
+    priors: PriorsOption = "backbone",
+    backbone: BackboneOption = lite0.NAME,
+    reject: RejectOption = REJECT,
     json: JsonFile = None,
 ) -> None:
     """Learn classes from a few photos of each."""
     check_outputs(json=json, out=out, inputs=[support])
-    _check_model(out)
-    n_files = len(_list(labelled, support))
+    if out.suffix != ".safetensors":
+        raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
+    _list_labelled(support)
     network = load_backbone(backbone)
     with bar("photos") as progress:
         classifier = ImageClassifier.from_folder(
-            support,
-            backbone=network,
-            priors=_priors(priors),
-            reject=reject or None,
-            progress=None if progress is None else (lambda done: progress(done, n_files)),
+            support, backbone=network, priors=_load_priors(priors), reject=reject or None, progress=progress
         )
     classifier.save(out)
     if json is not None:
         write_json(json, _facts(classifier))
-    _tell_findings(classifier, out)
+    _print_review(classifier, out)
 
 
 @app.command()
 def add(
-    model: Annotated[Path, typer.Argument(help="A file that fit wrote.")],
+    model: ModelFile,
     support: Annotated[Path, typer.Argument(help="More photos: a folder for each class, known or new.")],
-    backbone: Annotated[str | None, typer.Option(help="The .onnx file, where the model was made with one.")] = None,
+    backbone: ModelBackbone = None,
     json: JsonFile = None,
 ) -> None:
-    """Add photos, of known or of new classes, to a model."""
+    """Add photos of known or new classes to a model."""
     check_outputs(json=json, inputs=[model, support])
-    n_files = len(_list(labelled, support))
-    with _alone_with(model), bar("photos") as progress:
+    n_files = len(_list_labelled(support))
+    with _locked(model), bar("photos") as progress:
         before = ImageClassifier.load(model, backbone)
-        after = before.add(support, None if progress is None else (lambda done: progress(done, n_files)))
+        after = before.add(support, progress)
         if len(after.failures) < n_files:
             after.save(model)
     if json is not None:
         write_json(json, _facts(after))
-    there = n_files - len(after.failures) - (len(after.examples) - len(before.examples))
-    if there:
-        verb = "photo was" if there == 1 else "photos were"
-        screen().print(f"{there} {verb} there already and left out", soft_wrap=True)
-    _tell_findings(after, model)
+    n_known = n_files - len(after.failures) - (len(after.examples) - len(before.examples))
+    if n_known:
+        verb = "photo was" if n_known == 1 else "photos were"
+        screen().print(f"{n_known} {verb} there already and left out", soft_wrap=True)
+    _print_review(after, model)
     if len(after.failures) == n_files:
         raise InputError("none of the photos could be read, so nothing was added. Look at the reasons above.")
 
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A file that fit wrote.")],
+    model: ModelFile,
     photos: Annotated[list[Path], typer.Argument(help="Photos, and folders of photos.", readable=False)],
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
-    backbone: Annotated[str | None, typer.Option(help="The .onnx file, where the model was made with one.")] = None,
+    backbone: ModelBackbone = None,
     json: JsonFile = None,
 ) -> None:
-    """Label photos; each label is printed as soon as it is there."""
+    """Label photos; each label is printed as soon as it is known."""
     check_outputs(json=json, csv=csv_file, inputs=[model, *photos])
     classifier = ImageClassifier.load(model, backbone)
     files = [path for given in photos for path in _photos(given)]
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     failures: list[tuple[str, str]] = []
-    with _table(csv_file) as write:
-        write(None)
+    with _csv_output(csv_file) as write:
+        write(COLUMNS)
         for found in classifier.predict(files):
-            write(found)
+            write(row(found))
             if found.failure:
                 failures.append((found.key, found.failure))
             else:
-                counts[found.label] = counts.get(found.label, 0) + 1
-    _tell_failures(failures)
+                counts[found.label] += 1
+    _report_failures(failures)
     if csv_file is not None:
         listed = ", ".join(f"{label} {count}" for label, count in sorted(counts.items()))
-        typer.echo(f"{sum(counts.values()):,} photos labelled in {csv_file}: {listed}", err=True)
+        typer.echo(f"{counts.total():,} photos labelled in {csv_file}: {listed}", err=True)
     if json is not None:
         failed = [{"path": key, "why": why} for key, why in failures]
         write_json(json, {"labels": counts, "failures": failed})
@@ -150,18 +159,19 @@ def predict(
 
 @app.command()
 def explain(
-    model: Annotated[Path, typer.Argument(help="A file that fit wrote.")],
+    model: ModelFile,
     photo: Annotated[Path, typer.Argument(help="The photo to explain.")],
     out: Annotated[Path, typer.Option(help="The picture to write, as .png, .svg or .pdf.")] = Path("explanation.png"),
-    backbone: Annotated[str | None, typer.Option(help="The .onnx file, where the model was made with one.")] = None,
+    backbone: ModelBackbone = None,
     json: JsonFile = None,
 ) -> None:
-    """Show why a photo gets its label: the nearest examples and the base classes that pulled them."""
+    """Show why a photo has its label: the nearest examples and the base classes that pulled them."""
+    from p3dc.figures import ExplanationDisplay
     from p3dc.images.explanation import explain as explain_photo
 
     check_outputs(json=json, figure=out, inputs=[model, photo])
     explanation = explain_photo(ImageClassifier.load(model, backbone), photo)
-    explanation.save(out)
+    ExplanationDisplay(explanation).save(out)
     if json is not None:
         write_json(json, explanation.to_json())
     for line in explanation.lines():
@@ -170,95 +180,88 @@ def explain(
 
 
 def _extract(files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
-    """Extract here or on a Ray, where all files are counted before the first is done, so that a bar has an end."""
+    """Extract here or on Ray; either lists all files first, so that the progress bar knows their number."""
     if not on_ray:
         from p3dc.images.extraction import extract as extract_here
 
         return extract_here(list(files), load_backbone(backbone), out, **options)
-    from p3dc.cluster.extraction import extract as extract_on_workers
+    from p3dc.cluster.extraction import extract as extract_on_ray
 
-    place = backbone if backbone == lite0.NAME else Path(backbone).absolute()
-    return extract_on_workers(files, partial(load_backbone, place), out, **options)
+    source = backbone if backbone == lite0.NAME else Path(backbone).absolute()
+    return extract_on_ray(files, partial(load_backbone, source), out, **options)
 
 
-def _list(listing: Callable[[Path, Counter[str]], list[ImageFile]], path: Path) -> list[ImageFile]:
-    """List images and tell what was passed over."""
-    others: Counter[str] = Counter()
-    files = listing(path, others)
-    _tell_others(others)
+def _list_labelled(support: Path) -> list[ImageFile]:
+    """List labelled photos and report skipped files."""
+    skipped: Counter[str] = Counter()
+    files = labelled(support, skipped)
+    _report_skipped(skipped)
     return files
 
 
-def _counted(files: Iterable[ImageFile], found: Counter[str], others: Counter[str]) -> Iterator[ImageFile]:
-    """Count images as they are listed; after the last, tell what was passed over."""
-    for file in files:
-        found["images"] += 1
-        yield file
-    _tell_others(others)
+def _reporting_skipped(files: Iterable[ImageFile], skipped: Counter[str]) -> Iterator[ImageFile]:
+    """Pass images on; after the last, report skipped files."""
+    yield from files
+    _report_skipped(skipped)
 
 
-def _tell_others(others: Counter[str]) -> None:
-    if others:
-        listed = ", ".join(f"{readable(ending) or 'no ending'} {count:,}" for ending, count in others.most_common(5))
-        typer.echo(f"p3dc: {others.total():,} files that do not end like an image are passed over: {listed}", err=True)
+def _report_skipped(skipped: Counter[str]) -> None:
+    if skipped:
+        listed = ", ".join(f"{readable(ending) or 'no ending'} {count:,}" for ending, count in skipped.most_common(5))
+        typer.echo(f"p3dc: {skipped.total():,} files that do not end like an image are skipped: {listed}", err=True)
 
 
 def _photos(given: Path) -> Iterable[Path]:
     try:
         return (file.path for file in list_folder(given)) if given.is_dir() else [given]
-    except OSError:  # it cannot even be asked what it is; reading it will say why
+    except OSError:  # its type cannot be found out; reading it gives the reason
         return [given]
 
 
 @contextmanager
-def _alone_with(model: Path) -> Iterator[None]:
-    """Wait until no other process adds to a model."""
+def _locked(model: Path) -> Iterator[None]:
+    """Lock a model file; wait until no other process adds to it."""
     while True:
         if not model.is_file():
             raise InputError(f"{model} is not a file. Give one that fit wrote.")
         with model.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if os.path.samestat(os.fstat(file.fileno()), model.stat()):  # nobody replaced it meanwhile
+            if os.path.samestat(os.fstat(file.fileno()), model.stat()):  # no other process has replaced it meanwhile
                 yield
                 return
 
 
-def _check_model(out: Path) -> None:
-    if out.suffix != ".safetensors":
-        raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
-
-
-def _priors(name: str) -> Any:
+def _load_priors(name: str) -> Any:
     if name == "none":
         return None
     return name if name == "backbone" else Priors.load(name)
 
 
-def _tell_failures(failures: Iterable[tuple[str, str]]) -> None:
+def _report_failures(failures: Iterable[tuple[str, str]]) -> None:
     for key, why in failures:
         typer.echo(f"p3dc: {key}: {why}", err=True)
 
 
-def _tell_findings(classifier: ImageClassifier, out: Path) -> None:
-    found, console = classifier.findings, screen()
-    _tell_failures(classifier.failures)
+def _print_review(classifier: ImageClassifier, out: Path) -> None:
+    found, console = classifier.review, screen()
+    _report_failures(classifier.failures)
     listed = ", ".join(f"{name} {count}" for name, count in found.shots.items())
     console.print(f"{len(found.shots)} classes, {sum(found.shots.values())} photos: {listed}", soft_wrap=True)
-    for one, two in found.duplicates[:MOST_LINES]:
+    for one, two in found.duplicates[:MAX_DUPLICATES]:
         console.print(f"the same photo twice: {one} and {two}", soft_wrap=True)
-    if len(found.duplicates) > MOST_LINES:
-        console.print(f"and {len(found.duplicates) - MOST_LINES:,} more pairs of the same photo", soft_wrap=True)
+    if len(found.duplicates) > MAX_DUPLICATES:
+        console.print(f"and {len(found.duplicates) - MAX_DUPLICATES:,} more pairs of the same photo", soft_wrap=True)
     for key, label, other in found.misfiled:
         console.print(f"{key} looks more like {other} than like the rest of {label}", soft_wrap=True)
     if found.relevance is not None and classifier.priors is not None:
-        how = "are left alone" if found.beta == 0 else f"pull with weight {found.beta:.2f}"
+        how = "do not pull" if found.beta == 0 else f"pull with weight {found.beta:.2f}"
         known = f"{len(classifier.priors):,} base classes"
         console.print(f"{known} {how} (relevance {found.relevance:+.2f})", soft_wrap=True)
     console.print(f"Model: {out}", soft_wrap=True)
 
 
 def _facts(classifier: ImageClassifier) -> dict[str, Any]:
-    found = classifier.findings
+    found = classifier.review
     return {
         "shots": found.shots,
         "duplicates": [list(pair) for pair in found.duplicates],
@@ -271,33 +274,23 @@ def _facts(classifier: ImageClassifier) -> dict[str, Any]:
 
 
 @contextmanager
-def _table(path: Path | None) -> Iterator[Callable[[Prediction | None], None]]:
-    """Give a function that writes a prediction as CSV: to the screen at once, and to a file that appears whole."""
+def _csv_output(path: Path | None) -> Iterator[Callable[[Sequence[str]], None]]:
+    """Yield a function that writes a row of a CSV: to the screen at once, and to a file that appears when complete."""
     if path is None:
-        yield _writer(sys.stdout)
+        yield partial(_write_row, sys.stdout)
         return
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        in_file, on_screen = _writer(file), _writer(sys.stdout)
 
-        def write(found: Prediction | None) -> None:
-            in_file(found)
+        def write(cells: Sequence[str]) -> None:
+            _write_row(file, cells)
             try:
-                on_screen(found)
-            except OSError:  # whoever read it has left, or has no room; the file is still wanted
+                _write_row(sys.stdout, cells)
+            except OSError:  # its reader has gone, or has no room; the file is still wanted
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
         yield write
 
 
-def _writer(file: IO[str]) -> Callable[[Prediction | None], None]:
-    """Write the names of the columns for None, and then a line for each prediction."""
-    table = csv.writer(file, lineterminator="\n")
-
-    def write(found: Prediction | None) -> None:
-        if found is None:
-            table.writerow(COLUMNS)
-        else:
-            table.writerow(row(found))
-        file.flush()
-
-    return write
+def _write_row(file: IO[str], cells: Sequence[str]) -> None:
+    csv.writer(file, lineterminator="\n").writerow(cells)
+    file.flush()

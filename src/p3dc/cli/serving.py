@@ -11,10 +11,10 @@ import typer
 from threadpoolctl import threadpool_limits
 
 from p3dc._validation import check_share
-from p3dc.cli.shared import Known, Network, Share, app
+from p3dc.cli.shared import BackboneOption, PriorsOption, RejectOption, app
 from p3dc.errors import InputError
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.classifier import REJECT
 from p3dc.priors.prototypes import Priors
 
@@ -30,9 +30,9 @@ def serve(
     token: Annotated[
         str | None, typer.Option(envvar="P3DC_TOKEN", help="What others must send; best given as P3DC_TOKEN.")
     ] = None,
-    priors: Known = "backbone",
-    backbone: Network = lite0.NAME,
-    reject: Share = REJECT,
+    priors: PriorsOption = "backbone",
+    backbone: BackboneOption = lite0.NAME,
+    reject: RejectOption = REJECT,
     browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
 ) -> None:
     """Open a page to teach classes and label photos, and serve the same to programs."""

@@ -1,4 +1,4 @@
-"""What all commands share: the program itself, outputs and progress bars."""
+"""What the commands share: the program, options, checks of outputs, and progress bars."""
 
 import os
 import sys
@@ -8,31 +8,29 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import progress as rich_progress
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+import p3dc
+from p3dc._arrays import Progress
 from p3dc.errors import InputError
 from p3dc.io.atomic import FIGURE_FORMATS, check_folder
 
-Callback = Callable[[int, int], None]
-"""Called with how much is done and how much there is."""
-
 ENGINES = ("local", "ray")
 
-Engine = Annotated[str, typer.Option(help="local, or ray: the processes of a cluster, or of this machine.")]
+Engine = Annotated[str, typer.Option(help="local, or ray: processes on a Ray cluster or on this machine.")]
 Address = Annotated[
-    str | None, typer.Option(help="host:port of a Ray that runs; without it one is started on this machine.")
+    str | None, typer.Option(help="host:port of a running Ray cluster; by default one is started on this machine.")
 ]
-Network = Annotated[
-    str,
-    typer.Option("--backbone", help="efficientnet-lite0, or an .onnx file with a .toml of its preprocessing."),
+BackboneOption = Annotated[
+    str, typer.Option(help="efficientnet-lite0, or an .onnx file with a .toml of its preprocessing next to it.")
 ]
-Known = Annotated[
-    str, typer.Option(help="Priors of your own as .safetensors, backbone for the classes it was trained on, or none.")
+PriorsOption = Annotated[
+    str, typer.Option(help="Your own priors as .safetensors, backbone for the classes it was trained on, or none.")
 ]
-Share = Annotated[float, typer.Option(help="Share of photos of other classes to call unknown; 0 for none.")]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the figures to this file.")]
+RejectOption = Annotated[float, typer.Option(help="Share of photos of other classes to label unknown; 0 for none.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")]
 
 app = typer.Typer(
     help="Few-shot classification without training.",
@@ -43,13 +41,23 @@ app = typer.Typer(
 )
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"p3dc {p3dc.__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def program() -> None:
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Few-shot classification without training."""
 
 
 def check_outputs(figure: Path | None = None, inputs: Iterable[Path] = (), **paths: Path | None) -> None:
-    """Refuse what could not be written, or would destroy what is read, before any work is done."""
+    """Refuse outputs that cannot be written, or that would overwrite an input, before any work is done."""
     taken = {os.path.realpath(path): "read" for path in inputs}
     for path in (figure, *paths.values()):
         if path is not None:
@@ -64,12 +72,12 @@ def check_outputs(figure: Path | None = None, inputs: Iterable[Path] = (), **pat
 
 @contextmanager
 def engine_of(engine: str, address: str | None) -> Iterator[bool]:
-    """Tell whether the work goes to a Ray, and join it for as long as that takes."""
+    """Connect to Ray if the work goes there; yield whether it does."""
     if engine not in ENGINES:
         raise InputError(f"there is no engine {engine!r}. Choose from {', '.join(ENGINES)}.")
     if engine == "local":
         if address is not None:
-            raise InputError("--address is that of a Ray. Give --engine ray as well, or leave it out.")
+            raise InputError("--address is for Ray. Give --engine ray as well, or leave it out.")
         yield False
         return
     from p3dc.cluster.connection import connected
@@ -79,45 +87,45 @@ def engine_of(engine: str, address: str | None) -> Iterator[bool]:
 
 
 def screen() -> Console:
-    """Print plainly; in a pipe, where nobody sees an edge, on lines as long as they need to be."""
+    """Return a console for plain text; in a pipe its lines are not wrapped."""
     width = None if sys.stdout.isatty() else 500
     return Console(highlight=False, markup=False, emoji=False, width=width)
 
 
 @contextmanager
-def changing_bar() -> Iterator[Callable[[str], Callback]]:
-    """Show one bar for whatever is being done now; in a pipe nothing."""
+def changing_bar() -> Iterator[Callable[[str], Progress]]:
+    """Show one progress bar for several steps; the yielded function begins a step. In a pipe, show none."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda _: lambda done, total: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as shown:
+    columns = (
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+        Rate(),
+        rich_progress.TimeRemainingColumn(),
+    )
+    with rich_progress.Progress(*columns, console=console, transient=True) as shown:
         line = shown.add_task("")
 
-        def tell(title: str) -> Callback:
+        def begin(title: str) -> Progress:
             shown.reset(line, description=title, total=None)
             return lambda done, total: shown.update(line, completed=done, total=total)
 
-        yield tell
+        yield begin
 
 
 @contextmanager
-def bar(title: str) -> Iterator[Callback | None]:
-    """Show a progress bar on a terminal; in a pipe nothing."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as shown:
-        line = shown.add_task(title)
-        yield lambda done, total: shown.update(line, completed=done, total=total)
+def bar(title: str) -> Iterator[Progress]:
+    """Show a progress bar on a terminal; in a pipe, show none."""
+    with changing_bar() as begin:
+        yield begin(title)
 
 
-class Rate(ProgressColumn):
-    """How many are done in a second."""
+class Rate(rich_progress.ProgressColumn):
+    """Steps per second."""
 
-    def render(self, task: Task) -> Text:
-        """Write the rate, where there is one."""
+    def render(self, task: rich_progress.Task) -> Text:
+        """Return the rate, if it is known."""
         return Text("" if task.speed is None else f"{task.speed:,.0f}/s")

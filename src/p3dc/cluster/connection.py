@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from p3dc.errors import InputError
-from p3dc.images.backbones.onnx import n_cores
+from p3dc.images.backbones.backbone import n_cores
 
 QUIET = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_USAGE_STATS_ENABLED": "0"}
 PATIENCE = 10  # seconds

@@ -14,7 +14,7 @@ from typing import Any
 
 from p3dc.cluster.connection import load_ray, n_workers
 from p3dc.errors import InputError
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.extraction import LOCK, Extraction, check_end, summarise, writing_to
 from p3dc.images.extraction_parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
 from p3dc.images.sources import ImageFile
@@ -43,7 +43,7 @@ def extract(
     files : iterable of ImageFile
         The images, in a fixed order, where every machine sees them.
     load : callable
-        Loads the backbone, given ``threads``; :func:`p3dc.images.backbones.onnx.load_backbone`, for example.
+        Loads the backbone, given ``threads``; :func:`p3dc.images.backbones.loading.load_backbone`, for example.
     out : path
         The folder, where every machine sees it.
     part_rows, batch : int
@@ -51,7 +51,7 @@ def extract(
     cpus : int, default=1
         Cores of each actor.
     progress : callable, optional
-        Called with the number of images done and the number of those that failed.
+        Called with the number of images done and of all images.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def extract(
             failures[number] = failed or []
             n_done += sizes[number]
             if progress is not None:
-                progress(n_done, len(_in_order(failures)))
+                progress(n_done, sum(sizes))
         summarise(folder, maker, n_done, _in_order(failures), complete=True)
     return Extraction(Path(out), n_done, n_kept, tuple(_in_order(failures)))
 

@@ -1,1 +1,1 @@
-"""From photos to features: reading, preparing, embedding."""
+"""From photos to labels: sources, decoding, preprocessing, backbones, embedding, extraction and the classifier."""

@@ -22,11 +22,12 @@ from p3dc.classifier.fitted import FittedClassifier
 from p3dc.errors import InputError
 from p3dc.images.backbone_priors import backbone_priors
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import Backbone, load_backbone
+from p3dc.images.backbones.backbone import Backbone
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.examples import Example, labelled, read_examples
-from p3dc.images.review import Findings, find
+from p3dc.images.review import Review, review_examples
 from p3dc.images.sources import readable
 from p3dc.io.atomic import check_text
 from p3dc.io.safetensors import read_arrays, write_arrays
@@ -222,9 +223,9 @@ class ImageClassifier:
         return self.fitted.calibrated
 
     @cached_property
-    def findings(self) -> Findings:
+    def review(self) -> Review:
         """A review of the examples: shots, duplicates, photos that are likely mislabelled."""
-        return find(self.examples, self.classes, self.calibrated)
+        return review_examples(self.examples, self.classes, self.calibrated)
 
     def predict(self, photos: Iterable[str | os.PathLike[str]], batch: int = 32) -> Iterator[Prediction]:
         """Label photos one after the other, as they are read.

@@ -1,6 +1,6 @@
-"""Images of any common kind as upright RGB.
+"""Decode images of common formats as upright RGB, and refuse decompression bombs.
 
-Every failure is an :class:`ImageError` whose sentence leaves out the path: who asked for the image knows it.
+Every failure is an :class:`ImageError`. Its message leaves out the path, which the caller knows.
 """
 
 import io
@@ -23,10 +23,10 @@ from p3dc.errors import InputError
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 
 MAX_PIXELS = 100_000_000
-"""Larger images are refused before they are decoded: 100 million pixels take 300 MB, and more while they are turned."""
+"""Larger images are refused before decoding: 100 million pixels take 300 MB, and more while they are rotated."""
 
 DRAFT_MARGIN = 4
-"""A JPEG may be decoded smaller, but its short side stays this many times longer than what is wanted of it."""
+"""A JPEG may be decoded at a smaller scale, but its short side stays at least this many times the requested one."""
 
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -37,15 +37,15 @@ UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What undoes each EXIF orientation."""
+"""Transposition that undoes each EXIF orientation."""
 
 
 class ImageError(InputError):
-    """An image that cannot be used, told in a sentence or two without its path."""
+    """An image that cannot be used; the message leaves out its path."""
 
 
 class NotAnImageError(ImageError):
-    """Something else than an image of a known format."""
+    """Not an image of a supported format."""
 
 
 class TooManyPixelsError(ImageError):
@@ -55,21 +55,21 @@ class TooManyPixelsError(ImageError):
 def read_image(path: str | os.PathLike[str], *, short_side: int | None = None) -> Image.Image:
     """Read an image file as upright RGB.
 
-    What is transparent becomes white. Of a moving image the first frame counts. Grey values of 16 or 32 bits and
-    floats are scaled to 8 bits. A file that ends early is refused. Several threads may read at once.
+    Transparent pixels become white. Only the first frame of an animation is read. Grey values of 16 or 32 bits and
+    floats are scaled to 8 bits. A truncated file is refused. Safe to call from several threads at once.
 
     Parameters
     ----------
     path : path
-        A JPEG, PNG, WebP, BMP, GIF or TIFF file, whatever its name ends in.
+        A JPEG, PNG, WebP, BMP, GIF or TIFF file, whatever its extension.
     short_side : int, optional
-        How long the short side will be after scaling down. A large JPEG is then decoded at the scale that
-        :func:`draft_scale` gives, which is faster.
+        Length of the short side after later resizing. A large JPEG is then decoded at the scale of
+        :func:`draft_scale`, which is faster.
 
     Returns
     -------
     PIL.Image.Image
-        Of mode RGB.
+        In mode RGB.
 
     Examples
     --------
@@ -83,15 +83,13 @@ def read_image(path: str | os.PathLike[str], *, short_side: int | None = None) -
     (255, 255, 255)
     """
     try:
-        status = Path(path).stat()
-        if stat.S_ISDIR(status.st_mode):
+        mode = Path(path).stat().st_mode
+        if stat.S_ISDIR(mode):
             raise ImageError("It is a folder. Give a file.")
-        if not stat.S_ISREG(status.st_mode):  # a pipe would wait for ever
+        if not stat.S_ISREG(mode):  # a pipe would wait for ever
             raise ImageError("It is not an ordinary file. Give one.")
-        if not status.st_size:
-            raise ImageError("The file is empty. Fetch it again.")
         with Path(path).open("rb") as file:
-            return _read(file, short_side)
+            return read_image_file(file, short_side=short_side)
     except ImageError:
         raise
     except FileNotFoundError:
@@ -111,10 +109,6 @@ def read_image_file(file: IO[bytes], *, short_side: int | None = None, max_pixel
     if not file.seek(0, io.SEEK_END):
         raise ImageError("The file is empty. Fetch it again.")
     file.seek(0)
-    return _read(file, short_side, max_pixels)
-
-
-def _read(file: IO[bytes], short_side: int | None, max_pixels: int = MAX_PIXELS) -> Image.Image:
     try:
         with _quiet(), Image.open(file, formats=FORMATS) as image:
             width, height = image.size
@@ -126,7 +120,7 @@ def _read(file: IO[bytes], short_side: int | None, max_pixels: int = MAX_PIXELS)
             if scale > 1:
                 image.draft(None, (width // scale, height // scale))
             image.load()
-            return _as_rgb(_turned(image))
+            return _as_rgb(_upright(image))
     except ImageError:
         raise
     except UnidentifiedImageError:
@@ -141,10 +135,10 @@ def _read(file: IO[bytes], short_side: int | None, max_pixels: int = MAX_PIXELS)
 
 
 def draft_scale(width: int, height: int, short_side: int | None) -> int:
-    """Say by how much a JPEG may be decoded smaller: 8, 4, 2 or 1.
+    """Return the factor by which a JPEG may be decoded smaller: 8, 4, 2 or 1.
 
-    The short side stays at least ``DRAFT_MARGIN`` times as long as what is wanted, and both sides are divisible:
-    otherwise the last row or column would stand for a part of one, and the image would be stretched a little.
+    The short side stays at least ``DRAFT_MARGIN`` times the requested length, and the factor divides both sides:
+    otherwise the last row or column would cover only part of a pixel, which would stretch the image slightly.
 
     Examples
     --------
@@ -157,10 +151,10 @@ def draft_scale(width: int, height: int, short_side: int | None) -> int:
     return next(s for s in (8, 4, 2, 1) if s == 1 or (width % s == height % s == 0 and min(width, height) >= s * least))
 
 
-def _turned(image: Image.Image) -> Image.Image:
+def _upright(image: Image.Image) -> Image.Image:
     try:
         method = UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # damaged EXIF can raise anything, and the pixels are good
+    except Exception:  # damaged EXIF can raise anything, but the pixels are intact
         method = None
     return image if method is None else image.transpose(method)
 
@@ -179,9 +173,9 @@ def _as_rgb(image: Image.Image) -> Image.Image:
 def _as_bytes(grey: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     """Scale grey values to 0 to 255.
 
-    Whole numbers that fit into 16 bits are taken to have 16 bits, and floats from 0 to 1 to have 1 for white, but
-    longer whole numbers and floats that all fit into 8 bits are taken as they are. Other values are stretched from the
-    least to the greatest.
+    White is 65535 for 16-bit integers. For other values it is the smallest usual maximum that covers them, 255 or 65535
+    for integers and 1 or 255 for floats, or else the greatest value. Black is 0. Where values are negative, black is
+    the least value and white the greatest.
 
     Examples
     --------
@@ -215,10 +209,10 @@ _readers = 0
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Pillow while any thread reads.
+    """Silence Pillow's warnings while any thread reads.
 
-    ``warnings.catch_warnings`` puts back the filters that it found, so threads that overlap would undo each other. Here
-    the first reader adds one filter for Pillow alone and the last takes it away; nobody else's filters are touched.
+    ``warnings.catch_warnings`` restores the filters that it found, so overlapping threads would undo each other. Here
+    the first reader adds one filter, for Pillow only, and the last removes it; no other filters are touched.
     """
     global _readers
     with _lock:

@@ -1,22 +1,21 @@
-"""Reading and embedding at the same time, in order and in bounded memory."""
+"""Read and embed images at the same time, in order and in bounded memory."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
+from p3dc._arrays import Floats
 from p3dc._validation import check_count
-from p3dc.images.backbones.onnx import Backbone, n_cores
+from p3dc.images.backbones.backbone import Backbone, n_cores
 from p3dc.images.decoding import ImageError
 
 Item = TypeVar("Item")
-Array = npt.NDArray[Any]
 
 
 def embed_images(
@@ -26,31 +25,31 @@ def embed_images(
     *,
     batch: int = 32,
     workers: int | None = None,
-) -> Generator[tuple[Item, Array | ImageError], None, None]:
+) -> Generator[tuple[Item, Floats | ImageError], None, None]:
     """Embed images: threads read ahead while the backbone works.
 
-    The first batch holds one image and each next one twice as many, so the first result comes soon. Which images share
-    a batch depends on their places alone, not on how fast the threads are. Closing the iterator stops the threads.
+    The first batch holds one image and each further batch twice as many, up to ``batch``, so the first result comes
+    soon. How images are batched depends only on their order, not on the speed of the threads. Closing the iterator
+    stops the threads.
 
     Parameters
     ----------
     items : iterable
-        What stands for an image: a path, for example. It is read no further than two batches ahead.
+        Images, or what ``read`` takes: paths, for example. Taken at most two batches ahead.
     read : callable
         Opens an item as upright RGB; called in threads.
     backbone : Backbone
-        What turns prepared pixels into features.
     batch : int
-        How many images the backbone gets at once, at most.
+        Largest number of images in a batch.
     workers : int, optional
-        How many threads read. One for each core unless given.
+        Number of threads that read. By default one for each core.
 
     Yields
     ------
     item : object
-        Each item, in the order in which they came.
+        Each item, in the given order.
     result : array of shape (n_features,) or ImageError
-        Its features, or why there are none.
+        Its features, or the reason why it has none.
 
     Examples
     --------
@@ -75,16 +74,16 @@ def embed_images(
 
 def _embed(
     items: Iterator[Item], read: Callable[[Item], Image.Image], backbone: Backbone, batch: int, workers: int
-) -> Generator[tuple[Item, Array | ImageError], None, None]:
-    def prepare(item: Item) -> Array | ImageError:
+) -> Generator[tuple[Item, Floats | ImageError], None, None]:
+    def prepare(item: Item) -> Floats | ImageError:
         try:
-            with failing_alone():
+            with raising_image_errors():
                 return backbone.preprocessing.prepare(read(item))
         except ImageError as error:
             return error
 
     pool = ThreadPoolExecutor(workers, thread_name_prefix="p3dc-read")
-    waiting: deque[tuple[Item, Future[Array | ImageError]]] = deque()
+    waiting: deque[tuple[Item, Future[Floats | ImageError]]] = deque()
     size = 1
     try:
         while True:
@@ -100,8 +99,8 @@ def _embed(
 
 
 @contextmanager
-def failing_alone() -> Iterator[None]:
-    """Make an :class:`ImageError` of whatever goes wrong: one image must not end the work on all others."""
+def raising_image_errors() -> Iterator[None]:
+    """Turn any exception into an :class:`ImageError`, so that one bad image does not end the work on the others."""
     try:
         yield
     except ImageError:
@@ -111,15 +110,15 @@ def failing_alone() -> Iterator[None]:
 
 
 def _batch_results(
-    backbone: Backbone, items: list[Item], prepared: list[Array | ImageError]
-) -> Iterator[tuple[Item, Array | ImageError]]:
+    backbone: Backbone, items: list[Item], prepared: list[Floats | ImageError]
+) -> Iterator[tuple[Item, Floats | ImageError]]:
     pixels = [each for each in prepared if not isinstance(each, ImageError)]
     rows = iter(backbone.embed(np.stack(pixels)) if pixels else ())
     for item, each in zip(items, prepared, strict=True):
         yield item, each if isinstance(each, ImageError) else _finite(next(rows))
 
 
-def _finite(row: Array) -> Array | ImageError:
+def _finite(row: Floats) -> Floats | ImageError:
     if np.isfinite(row).all():
         return row
     return ImageError("Its features are not finite numbers. Look at the image, or leave it out.")

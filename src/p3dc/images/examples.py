@@ -1,28 +1,24 @@
-"""Labelled photos: which there are, their features, and a small picture of each."""
+"""Labelled photos: listing them, their features, and a thumbnail of each."""
 
 import io
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy.typing as npt
 from PIL import Image
 
+from p3dc._arrays import Floats, Progress
 from p3dc.errors import InputError
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.sources import ImageFile, list_images, readable
 
 THUMBNAIL = 160
-
-Array = npt.NDArray[Any]
-Progress = Callable[[int], None]
-"""Called with the number of photos done."""
+"""Longest side of a thumbnail, in pixels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +37,13 @@ class Example:
 
     key: str
     label: str
-    features: Array
+    features: Floats
     thumbnail: bytes
 
 
-def labelled(folder: str | os.PathLike[str], others: Counter[str] | None = None) -> list[ImageFile]:
-    """List the photos of a folder of classes, or of a CSV, all with a label."""
-    files = list_images(folder, others)
+def labelled(folder: str | os.PathLike[str], skipped: Counter[str] | None = None) -> list[ImageFile]:
+    """List the photos of a folder of classes, or of a CSV; refuse any without a label."""
+    files = list(list_images(folder, skipped))
     bare = next((file for file in files if file.label is None), None)
     if bare is not None:
         raise InputError(f"{bare.key} in {readable(folder)} has no class. Put the photos of each class into a folder.")
@@ -55,9 +51,9 @@ def labelled(folder: str | os.PathLike[str], others: Counter[str] | None = None)
 
 
 def read_examples(
-    files: Iterable[ImageFile], backbone: Backbone, progress: Progress | None = None
+    files: Sequence[ImageFile], backbone: Backbone, progress: Progress | None = None
 ) -> tuple[list[Example], list[tuple[str, str]]]:
-    """Read labelled photos; those that cannot be read come back with the reason."""
+    """Read and embed photos; return examples, and the key of each photo that cannot be used with the reason."""
     thumbnails: dict[Path, bytes] = {}
 
     def read(file: ImageFile) -> Image.Image:
@@ -72,11 +68,11 @@ def read_examples(
             if isinstance(result, ImageError):
                 failures.append((file.key, str(result)))
             elif not result.any():
-                failures.append((file.key, "Its features are all zeros, which no cosine can judge. Leave it out."))
+                failures.append((file.key, "Its features are all zeros, so it has no cosine to a class. Leave it out."))
             else:
                 examples.append(Example(file.key, str(file.label), result, thumbnails.pop(file.path)))
             if progress is not None:
-                progress(len(examples) + len(failures))
+                progress(len(examples) + len(failures), len(files))
     return examples, failures
 
 
@@ -85,12 +81,12 @@ def thumbnail(image: Image.Image) -> bytes:
     small = image.copy()
     small.thumbnail((THUMBNAIL, THUMBNAIL))
     buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=80, comment=b"")  # Pillow would carry over that of the image
+    small.save(buffer, "JPEG", quality=80, comment=b"")  # otherwise Pillow copies the image's own comment
     return buffer.getvalue()
 
 
 def open_thumbnail(jpeg: bytes) -> Image.Image:
-    """Open a thumbnail: a small JPEG and nothing else, since a model file may come from anywhere."""
+    """Open a thumbnail; accept only a small JPEG, since a model file may come from anywhere."""
     try:
         with Image.open(io.BytesIO(jpeg), formats=["JPEG"]) as image:
             if max(image.size) > 4 * THUMBNAIL:

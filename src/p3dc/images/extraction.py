@@ -1,18 +1,19 @@
-"""Features of many images as a folder of Parquet parts, which an interrupted run continues.
+"""Extract features of many images into a folder of Parquet parts; an interrupted run can be continued.
 
-:mod:`p3dc.images.extraction_parts` tells what a part is. Nothing but the parts is needed to continue.
+:mod:`p3dc.images.extraction_parts` defines a part. The parts are all that is needed to continue.
 """
 
 import fcntl
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from p3dc._arrays import Progress
 from p3dc.errors import InputError
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.extraction_parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
 from p3dc.images.sources import ImageFile, readable
 from p3dc.io.atomic import check_folder, write_json
@@ -23,16 +24,16 @@ SUMMARY = "extraction.json"
 
 @dataclass(frozen=True)
 class Extraction:
-    """What an extraction came to.
+    """The result of an extraction.
 
     Attributes
     ----------
     folder : Path
-        Where the parts are; :meth:`p3dc.FeatureSet.load` reads it.
+        The folder of parts, which :meth:`p3dc.FeatureSet.load` reads.
     n_files : int
-        How many images there were.
+        Number of images.
     n_kept : int
-        How many of them an earlier run had done.
+        Number of images that an earlier run had extracted.
     failures : tuple of (key, sentence)
         The images without features, in order.
     """
@@ -44,7 +45,7 @@ class Extraction:
 
     @property
     def n_rows(self) -> int:
-        """How many images have features."""
+        """Number of images with features."""
         return self.n_files - len(self.failures)
 
 
@@ -56,27 +57,26 @@ def extract(
     part_rows: int = 4096,
     batch: int = 32,
     workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Extraction:
-    """Write the features of images to a folder of Parquet parts, or finish a run that was interrupted.
+    """Write the features of images to a folder of Parquet parts, or continue a run that was interrupted.
 
-    The columns are ``embedding``, ``label``, empty where there is none, and ``id``, the key of the file. The file
-    ``extraction.json`` tells what made the features and what failed.
+    The columns are ``embedding``, ``label`` (empty where there is none) and ``id``, the key of the file. The file
+    ``extraction.json`` records what made the features and which images failed.
 
     Parameters
     ----------
     files : iterable of ImageFile
         The images, in a fixed order; read part by part.
     backbone : Backbone
-        What makes the features.
     out : path
         The folder. It may be missing, empty, or left by a run over the same files with the same backbone.
     part_rows : int
-        How many files a part covers. No more features than that are held in memory.
+        Number of files in a part. Features of only one part are held in memory.
     batch, workers : int
         As in :func:`p3dc.images.embedding.embed_images`.
     progress : callable, optional
-        Called with the number of images done and the number of those that failed.
+        Called with the number of images done and of all images, or of those listed so far if ``files`` has no length.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def extract(
     >>> from pathlib import Path
     >>> from PIL import Image
     >>> from p3dc import FeatureSet
-    >>> from p3dc.images.backbones.onnx import load_backbone
+    >>> from p3dc.images.backbones.loading import load_backbone
     >>> from p3dc.images.extraction import extract
     >>> from p3dc.images.sources import list_folder
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -105,22 +105,23 @@ def extract(
     maker = maker_of(backbone, part_rows)
     failures: list[Failure] = []
     n_parts = n_files = n_kept = 0
+    n_all = len(files) if isinstance(files, Sized) else 0
     with writing_to(out) as folder:
         for number, part in in_parts(files, part_rows):
             path = part_path(folder, number)
+            report = _counted_from(n_files, max(n_all, n_files + len(part)), progress)
             failed = kept_failures(path, part, maker)
             if failed is not None:
                 n_kept += len(part)
             else:
                 if n_kept == n_files:
                     summarise(folder, maker, n_files, failures, complete=False)
-                told = _counting(progress, n_files, len(failures))
-                failed = make_part(path, part, maker, backbone, batch=batch, workers=workers, progress=told)
+                failed = make_part(path, part, maker, backbone, batch=batch, workers=workers, progress=report)
             n_parts += 1
             n_files += len(part)
             failures += failed
-            if progress is not None:
-                progress(n_files, len(failures))
+            if report is not None:
+                report(len(part), len(part))
         check_end(folder, n_parts)
         summarise(folder, maker, n_files, failures, complete=True)
     return Extraction(folder, n_files, n_kept, tuple(failures))
@@ -128,16 +129,8 @@ def extract(
 
 @contextmanager
 def writing_to(out: str | os.PathLike[str]) -> Iterator[Path]:
-    """Make a folder for parts and keep other processes out of it; what killed processes left is swept up."""
-    folder = _made(Path(out))
-    with _locked(folder):
-        _check_origin(folder)
-        _sweep(folder)
-        yield folder
-        _sweep(folder)
-
-
-def _made(folder: Path) -> Path:
+    """Make a folder for parts, lock it against other processes, and remove files that killed processes left behind."""
+    folder = Path(out)
     if readable(folder) != str(folder):
         raise InputError(f"{readable(folder)} is not UTF-8 text. Give another name.")
     if not folder.is_dir():
@@ -146,42 +139,39 @@ def _made(folder: Path) -> Path:
             raise InputError(f"{folder} is a file. Give the name of a folder.")
         folder.mkdir()
     check_folder(folder / SUMMARY)
-    return folder
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep other processes out; the lock of a process that died is gone with it."""
     with (folder / LOCK).open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the process ends, however it ends
         except BlockingIOError:
             raise InputError(f"{folder} is being written by another process. Wait for it, or stop it.") from None
-        yield
+        _check_origin(folder)
+        _sweep(folder)
+        yield folder
+        _sweep(folder)
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what is half written."""
+    """Remove half-written files."""
     for left in folder.glob(".*.partial"):
         left.unlink(missing_ok=True)
 
 
 def _check_origin(folder: Path) -> None:
-    """Refuse parts of other origin, which would be read as well."""
+    """Refuse Parquet files that no extraction wrote, since they would be read as parts."""
     for path in sorted(folder.rglob("*.parquet")):
         if path.parent != folder or not re.fullmatch(r"part-\d{6,}\.parquet", path.name):
             raise InputError(f"{folder} holds {path.name}, which no extraction wrote. Give an empty folder.")
 
 
 def summarise(folder: Path, maker: Maker, n_files: int, failures: list[Failure], *, complete: bool) -> None:
-    """Write down what made the features of a folder, and what failed."""
+    """Record what made the features in a folder, and which images failed."""
     failed = [{"id": key, "why": why} for key, why in failures]
     facts = {"format": "p3dc-extraction", **maker, "complete": complete, "n_files": n_files, "failures": failed}
     write_json(folder / SUMMARY, facts)
 
 
 def check_end(folder: Path, n_parts: int) -> None:
-    """Refuse parts beyond the last."""
+    """Refuse a folder with more parts than the list of images has."""
     more = sorted(path.name for path in folder.glob("part-*.parquet") if int(path.stem[5:]) >= n_parts)
     if more:
         raise InputError(
@@ -190,7 +180,6 @@ def check_end(folder: Path, n_parts: int) -> None:
         )
 
 
-def _counting(
-    progress: Callable[[int, int], None] | None, n_files: int, n_failed: int
-) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, failed: progress(n_files + done, n_failed + failed)
+def _counted_from(n_done: int, n_all: int, progress: Progress | None) -> Progress | None:
+    """Report the progress of one part as that of all images."""
+    return None if progress is None else lambda done, _: progress(n_done + done, n_all)

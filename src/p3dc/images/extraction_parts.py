@@ -18,7 +18,7 @@ from PIL import Image
 
 from p3dc._validation import check_count
 from p3dc.errors import InputError
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.sources import ImageFile, readable
@@ -111,7 +111,7 @@ def make_part(
     batch, workers : int
         As in :func:`p3dc.images.embedding.embed_images`.
     progress : callable, optional
-        Called with the number of images done and the number of those that failed.
+        Called with the number of images done and of all images.
 
     Returns
     -------
@@ -134,7 +134,7 @@ def make_part(
                 features[len(kept)] = result
                 kept.append(file)
             if progress is not None:
-                progress(len(kept) + len(failures), len(failures))
+                progress(len(kept) + len(failures), len(files))
     facts = {"maker": maker, "files": _listing_digest(files), "contents": contents, "failures": failures}
     _write_parquet(path, features[: len(kept)], kept, facts)
     return failures

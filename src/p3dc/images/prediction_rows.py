@@ -1,4 +1,4 @@
-"""Labels as rows of a table."""
+"""Predictions as rows of a CSV."""
 
 from p3dc.images.classifier import Prediction
 
@@ -6,7 +6,7 @@ COLUMNS = ("path", "label", "probability", "runner_up", "runner_up_probability",
 
 
 def row(found: Prediction) -> list[str]:
-    """Write a prediction as one row; numbers that are not there are left out."""
+    """Format a prediction as one row; probabilities that are NaN become empty cells."""
     numbers = found.probability, found.runner_up_probability
-    likely, next_likely = ("" if number != number else f"{number:.4f}" for number in numbers)
-    return [found.key, found.label, likely, found.runner_up, next_likely, found.failure]
+    probability, next_probability = ("" if number != number else f"{number:.4f}" for number in numbers)
+    return [found.key, found.label, probability, found.runner_up, next_probability, found.failure]

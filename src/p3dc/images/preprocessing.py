@@ -1,6 +1,6 @@
-"""From a photo to the numbers that a backbone takes, written down so that it stays the same.
+"""Preprocess photos for a backbone, with settings that are saved with the features.
 
-Pixels leave here as float32, since that is what an ONNX backbone of any origin takes.
+Pixels are returned as float32, which ONNX backbones take.
 """
 
 import json
@@ -34,14 +34,14 @@ layout = "NCHW"
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How a photo is prepared for a backbone.
+    """How a photo is preprocessed for a backbone.
 
     Parameters
     ----------
     short_side : int
-        The photo is resized, bicubically and keeping its aspect, until its short side has so many pixels.
+        The photo is resized, bicubically and with its aspect ratio, to a short side of this many pixels.
     crop : int
-        Then a square of so many pixels is cut from its centre.
+        Then a square with sides of this many pixels is cut from its centre.
     mean, scale : three numbers
         A pixel, from 0 to 255, becomes (pixel - mean) / scale; one number for each colour, in the order of ``colours``.
     colours : {"RGB", "BGR"}
@@ -87,16 +87,16 @@ class Preprocessing:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The shape of a prepared photo."""
+        """The shape of a preprocessed photo."""
         return (3, self.crop, self.crop) if self.layout == "NCHW" else (self.crop, self.crop, 3)
 
     def prepare(self, image: Image.Image) -> npt.NDArray[np.float32]:
-        """Prepare a photo.
+        """Preprocess a photo.
 
         Parameters
         ----------
         image : PIL.Image.Image
-            In RGB and the right way up.
+            In RGB and upright.
 
         Returns
         -------
@@ -104,7 +104,7 @@ class Preprocessing:
         """
         if image.mode != "RGB":
             raise InputError(f"the image is of mode {image.mode!r}. Convert it to 'RGB' first.")
-        pixels = np.asarray(self._cut(image))
+        pixels = np.asarray(self._crop(image))
         if self.colours == "BGR":
             pixels = pixels[:, :, ::-1]
         mean, scale = (np.array(triple, dtype=np.float32) for triple in (self.mean, self.scale))
@@ -114,11 +114,11 @@ class Preprocessing:
         prepared /= scale
         return prepared
 
-    def _cut(self, image: Image.Image) -> Image.Image:
-        """Resize and cut in one step, which spares the pixels outside.
+    def _crop(self, image: Image.Image) -> Image.Image:
+        """Resize and crop in one step, which skips the pixels outside the crop.
 
-        It gives what a resize of the whole and a cut after it give, but for one value in twenty thousand or so that
-        is rounded the other way. A faster resize (``reducing_gap``) moves the features of large photos noticeably.
+        The result equals that of resizing first, except that about one value in twenty thousand is rounded the other
+        way. A faster resize (``reducing_gap``) changes the features of large photos noticeably.
         """
         width, height = image.size
         short = min(width, height)
@@ -131,7 +131,7 @@ class Preprocessing:
         return image.resize((self.crop, self.crop), Image.Resampling.BICUBIC, box=box)
 
     def to_json(self) -> str:
-        """Write this down as JSON; the same preprocessing gives the same text."""
+        """Return the settings as JSON; equal settings give equal text."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
@@ -179,7 +179,7 @@ class Preprocessing:
         if unknown:
             raise InputError(f"{what} has an unknown entry: {', '.join(unknown)}. It may have {', '.join(names)}.")
         if missing:
-            raise InputError(f"{what} lacks {', '.join(missing)}. Write it like this:\n{EXAMPLE}")
+            raise InputError(f"{what} is missing {', '.join(missing)}. Write it like this:\n{EXAMPLE}")
         try:
             return cls(**found)
         except InputError as error:

@@ -1,50 +1,35 @@
-"""What labelled photos look like before anything is predicted: too few, twice, or in the wrong folder."""
+"""Review labelled photos before they are used: too few, duplicates, likely mislabelled."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from p3dc._arrays import Floats, Labels
 from p3dc.adaptive.space import members
 from p3dc.classifier.calibrated_support import CalibratedSupport
+from p3dc.images.examples import Example
 from p3dc.method import l2_normalize
 
 SAME = 0.9995
-"""Photos whose features have a larger cosine show the same."""
-
-Array = npt.NDArray[Any]
-
-
-class Labelled(Protocol):
-    """A photo with a label and features."""
-
-    @property
-    def key(self) -> str: ...  # noqa: D102
-
-    @property
-    def label(self) -> str: ...  # noqa: D102
-
-    @property
-    def features(self) -> Array: ...  # noqa: D102
+"""Photos whose features have a larger cosine are duplicates."""
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What was found.
+class Review:
+    """What a review of labelled photos found.
 
     Attributes
     ----------
     shots : dict from class to number of photos
     duplicates : tuple of (key, key)
-        Photos that show the same.
+        Pairs of photos that show the same.
     misfiled : tuple of (key, label, label)
-        Photos that are nearer to another class than to the rest of their own: which, where it is, where it seems to
-        belong.
+        Likely mislabelled photos, nearer to another class than to the rest of their own: the photo, its label, and the
+        label of that class.
     relevance : float or None
-        How well the priors fit the classes, where there are any.
+        How well the priors fit the classes; None without priors.
     beta : float
         How strongly the priors pull, from 0 to 1.
     """
@@ -56,8 +41,8 @@ class Findings:
     beta: float
 
 
-def find(examples: Sequence[Labelled], classes: Sequence[str], calibrated: CalibratedSupport) -> Findings:
-    """Look at labelled photos."""
+def review_examples(examples: Sequence[Example], classes: Sequence[str], calibrated: CalibratedSupport) -> Review:
+    """Count labelled photos, and find duplicates and likely mislabelled ones."""
     features = l2_normalize(np.stack([example.features for example in examples]).astype(np.float64))
     same = np.argwhere(np.triu(features @ features.T > SAME, k=1))
     duplicates = tuple((examples[i].key, examples[j].key) for i, j in same.tolist())
@@ -69,15 +54,15 @@ def find(examples: Sequence[Labelled], classes: Sequence[str], calibrated: Calib
     )
     shots = Counter(example.label for example in examples)
     ordered = {name: shots[name] for name in classes}
-    return Findings(ordered, duplicates, misfiled, calibrated.relevance, calibrated.beta)
+    return Review(ordered, duplicates, misfiled, calibrated.relevance, calibrated.beta)
 
 
-def nearest_classes(prepared: Array, labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Find the class whose other samples each sample is nearest to; one that is alone in its class stays there."""
+def nearest_classes(features: Floats, labels: Labels) -> Labels:
+    """Find the class to whose other samples each sample is nearest; the only sample of a class stays in it."""
     belonging = members(labels)
-    sums = belonging.T.astype(prepared.dtype) @ prepared
-    cosines = prepared @ l2_normalize(sums).T
-    own = l2_normalize(sums[labels] - prepared)
-    alone = belonging.sum(axis=0)[labels] == 1
-    cosines[belonging] = np.where(alone, np.inf, np.vecdot(prepared, own))
+    sums = belonging.T.astype(features.dtype) @ features
+    cosines = features @ l2_normalize(sums).T
+    others = l2_normalize(sums[labels] - features)
+    single = belonging.sum(axis=0)[labels] == 1
+    cosines[belonging] = np.where(single, np.inf, np.vecdot(features, others))
     return np.asarray(cosines.argmax(axis=1))

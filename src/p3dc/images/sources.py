@@ -1,4 +1,4 @@
-"""Which images there are: a folder for each class, a flat folder, or a CSV."""
+"""List images: from a folder for each class, a flat folder, or a CSV."""
 
 import csv
 import os
@@ -14,7 +14,7 @@ from p3dc.io.atomic import damaged
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 
 Entry = tuple[str, str, bool]
-"""Something in a folder: what it is sorted by, its path from the root, and whether it is a folder."""
+"""An entry of a folder: its sort key, its path from the root, and whether it is a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class ImageFile:
     path : Path
         Where to open it.
     key : str
-        What it is called: the path from the root, with slashes. Always text that can be printed and saved.
+        Its name: the path from the root, with slashes. Always text that can be printed and saved.
     label : str or None
-        Its class, where that is known.
+        Its class, if known.
     """
 
     path: Path
@@ -36,18 +36,18 @@ class ImageFile:
     label: str | None
 
 
-def list_folder(root: str | os.PathLike[str], others: Counter[str] | None = None) -> Iterator[ImageFile]:
-    """Find the images of a folder, sorted by key, without opening one.
+def list_folder(root: str | os.PathLike[str], skipped: Counter[str] | None = None) -> Iterator[ImageFile]:
+    """List the images of a folder, sorted by key, without opening any.
 
-    The folders directly below the root are the classes, and what lies deeper belongs to them too. A folder with images
-    directly in it has no classes. Hidden names and files that do not end like an image are passed over. Mistakes are
-    told at once; the files come one by one, and no more than the names of one folder are held.
+    Each folder directly below the root is a class, with everything below it. If the images lie directly in the root,
+    they have no classes. Hidden names and files without the extension of an image are skipped. Mistakes are reported
+    at once; images are listed one by one, and only the names of one folder at a time are held in memory.
 
     Parameters
     ----------
     root : path
-    others : Counter, optional
-        Counts the files that are passed over, by ending.
+    skipped : Counter, optional
+        Counts the skipped files by extension.
 
     Returns
     -------
@@ -68,37 +68,34 @@ def list_folder(root: str | os.PathLike[str], others: Counter[str] | None = None
     folder = Path(root)
     if not folder.is_dir():
         raise InputError(f"{readable(folder)} is not a folder. Give a folder of images.")
-    others = Counter() if others is None else others
-    top = _entries(folder, "", others)
+    skipped = Counter() if skipped is None else skipped
+    top = _entries(folder, "", skipped)
     loose = [entry for entry in top if not entry[2]]
     classes = [entry for entry in top if entry[2]]
-    within = _walk(folder, classes, others)
+    within = _walk(folder, classes, skipped)
     first = next(within, None)
     if loose and first is not None:
         raise InputError(
-            f"{readable(folder)} has images of its own, {readable(loose[0][1])} for example, beside folders with "
+            f"{readable(folder)} has images of its own, {readable(loose[0][1])} for example, as well as folders with "
             f"images, {readable(classes[0][1])} for example. Put each image into the folder of its class, or all of "
             "them into one folder."
         )
     if loose:
         return (_image(folder, relative, labelled=False) for _, relative, _ in loose)
     if first is None:
-        raise InputError(f"{readable(folder)} holds no images{_told(others)}. Images end in {_endings()}.")
+        raise InputError(
+            f"{readable(folder)} holds no images{_describe(skipped)}. Images end in {', '.join(sorted(ENDINGS))}."
+        )
     return (_image(folder, relative, labelled=True) for relative in chain([first], within))
 
 
-def each_image(path: str | os.PathLike[str], others: Counter[str] | None = None) -> Iterator[ImageFile]:
-    """Find the images of a CSV or of a folder; those of a folder are not held together."""
-    return iter(list_csv(path)) if Path(path).suffix.lower() == ".csv" else list_folder(path, others)
-
-
-def list_images(path: str | os.PathLike[str], others: Counter[str] | None = None) -> list[ImageFile]:
-    """List the images of a CSV or of a folder, all of them at once."""
-    return list(each_image(path, others))
+def list_images(path: str | os.PathLike[str], skipped: Counter[str] | None = None) -> Iterator[ImageFile]:
+    """List the images of a CSV or, one by one, those of a folder."""
+    return iter(list_csv(path)) if Path(path).suffix.lower() == ".csv" else list_folder(path, skipped)
 
 
 def readable(name: str | os.PathLike[str]) -> str:
-    r"""Write bytes of a file's name that are no UTF-8 as escapes, so that the name can be printed and saved.
+    r"""Escape the bytes of a file's name that are not UTF-8, so that the name can be printed and saved.
 
     Examples
     --------
@@ -114,10 +111,10 @@ def _image(root: Path, relative: str, *, labelled: bool) -> ImageFile:
     return ImageFile(root / relative, key, key.partition("/")[0] if labelled else None)
 
 
-def _walk(root: Path, classes: list[Entry], others: Counter[str]) -> Iterator[str]:
-    """Give the paths of the images below some folders, in order."""
+def _walk(root: Path, classes: list[Entry], skipped: Counter[str]) -> Iterator[str]:
+    """Yield the paths of the images below the folders of classes, in order."""
     for top in classes:
-        seen: set[tuple[int, int]] = set()  # a link may lead back up: in a class each real folder counts once
+        seen: set[tuple[int, int]] = set()  # a link may lead back up, so each real folder counts once in a class
         stack = [top]
         while stack:
             _, relative, is_folder = stack.pop()
@@ -130,11 +127,11 @@ def _walk(root: Path, classes: list[Entry], others: Counter[str]) -> Iterator[st
                 raise _unreadable(root / relative, error) from None
             if (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
-                stack += reversed(_entries(root, relative, others))
+                stack += reversed(_entries(root, relative, skipped))
 
 
-def _entries(root: Path, relative: str, others: Counter[str]) -> list[Entry]:
-    """List the folders and images of one folder in the order of their keys; count the other files by ending."""
+def _entries(root: Path, relative: str, skipped: Counter[str]) -> list[Entry]:
+    """List the folders and images of one folder in the order of their keys; count other files by extension."""
     found: list[Entry] = []
     try:
         with os.scandir(root / relative) as entries:
@@ -146,11 +143,11 @@ def _entries(root: Path, relative: str, others: Counter[str]) -> list[Entry]:
                 _, dot, last = name.rpartition(".")
                 ending = (dot + last).lower() if dot else ""
                 if _is_folder(entry):
-                    found.append((name + "/", path, True))  # the slash sorts a folder where its files belong
+                    found.append((name + "/", path, True))  # with the slash, folders sort like the keys of their files
                 elif ending in ENDINGS:
                     found.append((name, path, False))
                 else:
-                    others[ending] += 1
+                    skipped[ending] += 1
     except OSError as error:
         raise _unreadable(root / relative, error) from None
     return sorted(found)
@@ -167,15 +164,11 @@ def _unreadable(folder: Path, error: OSError) -> InputError:
     return InputError(f"{readable(folder)} cannot be listed ({error.strerror}). Make it readable, or leave it out.")
 
 
-def _told(others: Counter[str]) -> str:
-    if not others:
+def _describe(skipped: Counter[str]) -> str:
+    if not skipped:
         return ""
-    common = ", ".join(readable(ending) or "no ending" for ending, _ in others.most_common(3))
-    return f", but {others.total():,} other files ({common})"
-
-
-def _endings() -> str:
-    return ", ".join(sorted(ENDINGS))
+    common = ", ".join(readable(ending) or "no ending" for ending, _ in skipped.most_common(3))
+    return f", but {skipped.total():,} other files ({common})"
 
 
 def list_csv(path: str | os.PathLike[str]) -> list[ImageFile]:
@@ -184,8 +177,8 @@ def list_csv(path: str | os.PathLike[str]) -> list[ImageFile]:
     Parameters
     ----------
     path : path
-        A CSV in UTF-8 with a header. The column ``path`` is needed, and relative paths start at the CSV's folder. The
-        column ``label`` may be missing, and its cells may be empty. Other columns are passed over.
+        A CSV in UTF-8 with a header. The column ``path`` is required; relative paths start at the CSV's folder. The
+        column ``label`` is optional, and its cells may be empty. Other columns are ignored.
 
     Returns
     -------
@@ -245,7 +238,7 @@ def _read_rows(table: Path, file: Iterable[str]) -> list[ImageFile]:
 
 
 def _key(folder: Path, written: str) -> str:
-    """Name an image by its path from the CSV's folder, or in full where it lies elsewhere."""
+    """Name an image by its path from the CSV's folder, or by its full path if it is elsewhere."""
     path = Path(os.path.normpath(written))
     if path.is_absolute() and path.is_relative_to(folder.absolute()):
         path = path.relative_to(folder.absolute())

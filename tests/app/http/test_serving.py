@@ -19,7 +19,7 @@ from p3dc.app.http.limits import Limits
 from p3dc.app.project.project import Project
 from p3dc.app.project.state import State
 from p3dc.app.project.store import FILE
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from tests.app.conftest import TOKEN, add, files, make, picture, teach, told
 from tests.app.http.test_uploads import BOUNDARY, part
 from tests.cli.test_photos import is_one_sentence

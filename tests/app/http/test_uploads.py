@@ -14,7 +14,7 @@ from PIL import Image
 from p3dc.app.http.limits import Limits
 from p3dc.app.project.project import Project
 from p3dc.app.project.state import State
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from tests.app.conftest import COLOURS, add, files, make, picture, teach, told
 
 LEFT_OPEN = pytest.mark.filterwarnings(

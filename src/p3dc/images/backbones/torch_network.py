@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pickle
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +12,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from p3dc._arrays import Floats
 from p3dc.errors import InputError
-from p3dc.images.backbones.onnx import Backbone, Floats, digest_of
+from p3dc.images.backbones.backbone import Backbone, count_features, digest_of, first_line
 from p3dc.images.preprocessing import Preprocessing
 
 S2M2_PREPROCESSING = Preprocessing(
@@ -21,21 +23,21 @@ S2M2_PREPROCESSING = Preprocessing(
     mean=(0.485 * 255, 0.456 * 255, 0.406 * 255),
     scale=(0.229 * 255, 0.224 * 255, 0.225 * 255),
 )
-"""As S2M2 evaluates, but for two things: it squeezes photos into a square first, and resizes them bilinearly."""
+"""As in S2M2's evaluation, with two exceptions: S2M2 squeezes images into a square first, and resizes bilinearly."""
 
 CLASSIFIER = "linear."
-"""How the names of S2M2's last layer begin, which features do not need."""
+"""Prefix of the weights of S2M2's last layer, which features do not need."""
 
 
 class TorchBackbone(Backbone):
-    """A module of torch that gives a row of features for each image.
+    """A torch module that returns a row of features for each image.
 
     Parameters
     ----------
     module : torch.nn.Module
-        It is moved to the device, put in evaluation mode, and used without gradients.
+        It is moved to the device, put into evaluation mode and run without gradients.
     preprocessing : Preprocessing
-        How photos are prepared for it.
+        How images are preprocessed for it.
     name : str
         What people call it.
     device : str, default="cpu"
@@ -48,12 +50,7 @@ class TorchBackbone(Backbone):
         self.digest = digest_of(_state_digest(module), preprocessing)
         self._module = module.to(device).eval()
         self._device = device
-        found = self._embed(np.zeros((2, *preprocessing.shape), dtype=np.float32))
-        if found.ndim != 2 or len(found) != 2:
-            raise InputError(
-                f"{name} gives shape {found.shape} for two images. It must give a row of features for each."
-            )
-        self.n_features = found.shape[1]
+        self.n_features = count_features(self._embed(np.zeros((2, *preprocessing.shape), dtype=np.float32)), name)
 
     def _embed(self, batch: Floats) -> Floats:
         with torch.inference_mode():
@@ -65,7 +62,7 @@ class TorchBackbone(Backbone):
 
 
 class WideBlock(nn.Module):
-    """Two convolutions after normalisation and ReLU, and a way past them."""
+    """Two convolutions, each after batch normalisation and ReLU, with a skip connection."""
 
     def __init__(self, n_in: int, n_out: int, stride: int) -> None:
         super().__init__()
@@ -76,34 +73,26 @@ class WideBlock(nn.Module):
         self.convShortcut = None if n_in == n_out else nn.Conv2d(n_in, n_out, 1, stride, bias=False)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Give the sum of both ways."""
+        """Add the convolved images to the skipped ones."""
         active = functional.relu(self.bn1(images))
-        past = images if self.convShortcut is None else self.convShortcut(active)
-        changed: torch.Tensor = self.conv2(functional.relu(self.bn2(self.conv1(active))))
-        return past + changed
+        skipped = images if self.convShortcut is None else self.convShortcut(active)
+        convolved: torch.Tensor = self.conv2(functional.relu(self.bn2(self.conv1(active))))
+        return skipped + convolved
 
 
-class WideStage(nn.Module):
-    """Blocks of one width; the first may halve the image."""
-
-    def __init__(self, n_blocks: int, n_in: int, n_out: int, stride: int) -> None:
-        super().__init__()
-        first = WideBlock(n_in, n_out, stride)
-        self.layer = nn.Sequential(first, *(WideBlock(n_out, n_out, 1) for _ in range(n_blocks - 1)))
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Give what the last block gives."""
-        found: torch.Tensor = self.layer(images)
-        return found
+def wide_stage(n_blocks: int, n_in: int, n_out: int, stride: int) -> nn.Module:
+    """Make a stage of blocks of one width, named as in S2M2's checkpoints; the first block may halve the image."""
+    rest = (WideBlock(n_out, n_out, 1) for _ in range(n_blocks - 1))
+    return nn.Sequential(OrderedDict(layer=nn.Sequential(WideBlock(n_in, n_out, stride), *rest)))
 
 
 class WideResNet(nn.Module):
-    """The wide residual network of Zagoruyko and Komodakis (2016) up to its pooled features.
+    """The wide residual network of Zagoruyko and Komodakis (2016) up to its pooled features; by default that of S2M2.
 
     Parameters
     ----------
     depth : int, default=28
-        How many layers it counts; 4 more than a multiple of 6.
+        Number of layers; 4 more than a multiple of 6.
     width : int, default=10
         How many times wider it is than a residual network.
     """
@@ -115,20 +104,15 @@ class WideResNet(nn.Module):
             raise InputError(f"depth is {depth}. It must be 4 more than a multiple of 6.")
         channels = (16, 16 * width, 32 * width, 64 * width)
         self.conv1 = nn.Conv2d(3, channels[0], 3, padding=1, bias=False)
-        self.block1 = WideStage(n_blocks, channels[0], channels[1], 1)
-        self.block2 = WideStage(n_blocks, channels[1], channels[2], 2)
-        self.block3 = WideStage(n_blocks, channels[2], channels[3], 2)
+        self.block1 = wide_stage(n_blocks, channels[0], channels[1], 1)
+        self.block2 = wide_stage(n_blocks, channels[1], channels[2], 2)
+        self.block3 = wide_stage(n_blocks, channels[2], channels[3], 2)
         self.bn1 = nn.BatchNorm2d(channels[3])
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Give 64 × width features for each image."""
+        """Compute 64 × width features for each image."""
         found = self.block3(self.block2(self.block1(self.conv1(images))))
         return functional.relu(self.bn1(found)).mean(dim=(2, 3))
-
-
-def wide_resnet28_10() -> WideResNet:
-    """Make the network of S2M2, with 640 features and weights yet to load."""
-    return WideResNet(28, 10)
 
 
 def load_s2m2(
@@ -139,7 +123,7 @@ def load_s2m2(
     Parameters
     ----------
     path : path
-        A checkpoint: a dict whose ``state`` names the weights. Only tensors and plain containers are read from it.
+        A checkpoint: a dict whose ``state`` maps names to weights. Only tensors and plain containers are read from it.
     preprocessing : Preprocessing, optional
         By default images of 80 × 80 with ImageNet's mean and deviation.
     device : str, default="cpu"
@@ -149,20 +133,20 @@ def load_s2m2(
     -------
     TorchBackbone
     """
-    network = wide_resnet28_10()
+    network = WideResNet()
     load_weights(network, _state(path), path)
     return TorchBackbone(network, preprocessing, name="s2m2-wrn-28-10", device=device)
 
 
 def load_weights(network: nn.Module, state: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Fill a network, and refuse by name what is missing, unknown or of another shape."""
+    """Load weights into a network; refuse any that are missing, unknown or of another shape, by name."""
     given = {name.removeprefix("module."): value for name, value in state.items()}
     given = {name: value for name, value in given.items() if not name.startswith(CLASSIFIER)}
     wanted = network.state_dict()
     missing = [name for name in wanted if name not in given and not name.endswith(".num_batches_tracked")]
     unknown = [name for name in given if name not in wanted]
     if missing:
-        raise InputError(f"{path} lacks {_few(missing)}. Give a checkpoint of this network.")
+        raise InputError(f"{path} has no weights {_few(missing)}. Give a checkpoint of this network.")
     if unknown:
         raise InputError(f"{path} has the unknown weights {_few(unknown)}. Give a checkpoint of this network.")
     for name, value in given.items():
@@ -177,15 +161,12 @@ def load_weights(network: nn.Module, state: Mapping[str, Any], path: str | os.Pa
 def _state(path: str | os.PathLike[str]) -> Mapping[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        why = str(error).splitlines()[0]
-        raise InputError(f"{path} is damaged or holds more than tensors ({why}). Fetch it again.") from None
     except Exception as error:  # a damaged file can raise anything
-        why = (str(error) or type(error).__name__).splitlines()[0]
-        raise InputError(f"{path} is damaged or cannot be read ({why}). Fetch it again.") from None
+        what = "holds more than tensors" if isinstance(error, pickle.UnpicklingError) else "cannot be read"
+        raise InputError(f"{path} is damaged or {what} ({first_line(error)}). Fetch it again.") from None
     state = content.get("state") if isinstance(content, dict) else None
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-        raise InputError(f"{path} has no 'state' that names weights. Give a checkpoint of S2M2.")
+        raise InputError(f"{path} has no 'state' with names and weights. Give a checkpoint of S2M2.")
     return state
 
 

@@ -1,0 +1,98 @@
+"""What every backbone offers: a name, a digest, its preprocessing, and features for a batch of images."""
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+
+from p3dc._arrays import Floats
+from p3dc.errors import InputError
+from p3dc.images.preprocessing import Preprocessing
+
+STEP = 8
+"""How many images go through a network at once: enough for every core, few enough for the processor's caches."""
+
+
+class Backbone(ABC):
+    """A network that turns preprocessed images into features.
+
+    Attributes
+    ----------
+    name : str
+        What people call it.
+    digest : str
+        SHA-256 of the network and its preprocessing. Only features of equal digests may be compared.
+    n_features : int
+        How many features an image gets.
+    preprocessing : Preprocessing
+        How images are preprocessed for it.
+    """
+
+    name: str
+    digest: str
+    n_features: int
+    preprocessing: Preprocessing
+
+    def embed(self, pixels: npt.ArrayLike) -> Floats:
+        """Compute the features of preprocessed images.
+
+        Parameters
+        ----------
+        pixels : array of shape (n, ...)
+            n results of ``preprocessing.prepare``.
+
+        Returns
+        -------
+        array of shape (n, n_features), float32
+        """
+        batch = np.asarray(pixels, dtype=np.float32)
+        if batch.shape[1:] != self.preprocessing.shape:
+            raise InputError(
+                f"pixels have shape {batch.shape}, but {self.name} takes (n, {str(self.preprocessing.shape)[1:]}. "
+                "Prepare the images with its preprocessing."
+            )
+        features = np.empty((len(batch), self.n_features), dtype=np.float32)
+        for start in range(0, len(batch), STEP):
+            some = batch[start : start + STEP]
+            found = self._embed(some)
+            if found.shape != (len(some), self.n_features):
+                raise InputError(
+                    f"{self.name} gives shape {found.shape} for {len(some)} images. It must give {self.n_features} "
+                    "features for each: export it with a free first axis."
+                )
+            features[start : start + STEP] = found
+        return features
+
+    @abstractmethod
+    def _embed(self, batch: Floats) -> Floats:
+        """Compute the features of at most ``STEP`` images, of shape (n, n_features)."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.n_features:,} features, digest {self.digest[:12]})"
+
+
+def digest_of(network: bytes, preprocessing: Preprocessing) -> str:
+    """Combine the digest of a network with its preprocessing."""
+    return hashlib.sha256(network + preprocessing.to_json().encode()).hexdigest()
+
+
+def count_features(found: Floats, source: str) -> int:
+    """Return how many features a network gives, from its output for two images."""
+    if found.ndim != 2 or len(found) != 2 or found.dtype.kind != "f":
+        raise InputError(
+            f"{source} gives {found.dtype} of shape {found.shape} for two images. It must give a row of features for "
+            "each: cut it after its pooling."
+        )
+    return int(found.shape[1])
+
+
+def n_cores() -> int:
+    """Count the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its type where it has none."""
+    return (str(error) or type(error).__name__).splitlines()[0][:200]
