@@ -5,8 +5,9 @@ They are in points, from the notes that come with the features; their 95 % inter
 
 import pytest
 
-from p3dc import FeatureSet, P3DCClassifier, Priors, compare
+from p3dc import FeatureSet, Priors, compare
 from p3dc.baselines import CL2N, L2N, NN
+from tests.conftest import paper
 
 pytestmark = pytest.mark.data
 
@@ -43,10 +44,10 @@ def test_accuracies_are_those_of_the_plain_loop(data_folder, name, n_shot):
         "NN": NN(),
         "L2N": L2N(),
         "CL2N": CL2N(priors),
-        "P3DC": P3DCClassifier(priors, beta=beta),
-        "unit": P3DCClassifier(priors, beta=beta, attention="unit"),
-        "scale 0.1": P3DCClassifier(priors, beta=beta, scale=0.1),
-        "unit, scale 0.1": P3DCClassifier(priors, beta=beta, scale=0.1, attention="unit"),
+        "P3DC": paper(priors, beta=beta),
+        "unit": paper(priors, beta=beta, attention="unit"),
+        "scale 0.1": paper(priors, beta=beta, scale=0.1),
+        "unit, scale 0.1": paper(priors, beta=beta, scale=0.1, attention="unit"),
     }
     measured = MEASURED[name, n_shot]
     comparison = compare({row: rows[row] for row in measured}, novel, n_shot=n_shot)

@@ -569,9 +569,9 @@ def test_a_model_cannot_bring_pictures_of_other_kinds(p3dc, fitted, photos, netw
 
 
 def test_the_threshold_is_kept_in_the_model(fitted, network, monkeypatch):
-    expected = ImageClassifier.load(fitted, network).unknown_below
-    monkeypatch.setattr("p3dc.images.classifier.stranger_threshold", lambda *_: pytest.fail("found again"))
-    assert ImageClassifier.load(fitted, network).unknown_below == expected
+    expected = ImageClassifier.load(fitted, network).fitted.unknown_below
+    monkeypatch.setattr("p3dc.classifier.fitted.LeaveOneClassOut", lambda *_: pytest.fail("found again"))
+    assert ImageClassifier.load(fitted, network).fitted.unknown_below == expected
 
 
 def test_a_full_disk_is_reported_in_a_sentence(p3dc, photos, network, tmp_path, monkeypatch):

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from p3dc import P3DCClassifier
-from p3dc.adaptive import rule as auto
+from p3dc.adaptive.space import WhitenedSpace
 from p3dc.images.backbone_priors import FAR, NUMBERS, VERSION, backbone_priors
 from p3dc.images.backbones import lite0
 from p3dc.images.backbones.onnx_network import OnnxBackbone
 from p3dc.io.safetensors import read_arrays
 from p3dc.method import l2_normalize
-from tests.conftest import AUTO
 from tests.images.backbones.test_onnx_network import HOW, model
 from tests.images.test_extraction import Colours
 
@@ -74,7 +73,8 @@ def test_what_lies_in_the_direction_of_a_class_is_nearest_to_it(known, learned, 
     seen = arrays["mean"].astype(np.float64) + facts["distance"] * l2_normalize(rows - rows.mean(axis=0))
     geometry = known.geometry
     prepared, prototypes = (
-        auto.prepare(whitened, geometry.mean) for whitened in (geometry.whiten(seen), geometry.prototypes)
+        WhitenedSpace(None, geometry.mean).centred(whitened)
+        for whitened in (geometry.whiten(seen), geometry.prototypes)
     )
     nearest = (prepared @ prototypes.T).argmax(axis=1)
     np.testing.assert_array_equal(nearest, np.arange(1000))
@@ -86,7 +86,7 @@ def test_classes_that_the_backbone_knows_are_pulled_by_their_own_names(known, le
     places = [known.class_names.index(name) for name in names]
     ways = l2_normalize(rows - rows.mean(axis=0))[places]
     seen = arrays["mean"] + facts["distance"] * ways
-    report = P3DCClassifier(known, **AUTO).fit(seen, names).explain().to_pylist()
+    report = P3DCClassifier(known).fit(seen, names).explain().to_pylist()
     first = {row["label"]: row["prior"] for row in reversed(report) if row["level"] == "sample"}
     assert first == {name: name for name in names}
 

@@ -15,12 +15,13 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from p3dc import ImageClassifier, P3DCClassifier, Priors
+from p3dc.classifier import file
 from p3dc.errors import InputError
-from p3dc.images.classifier import identity
+from p3dc.images.classifier import VERSION, identity
 from p3dc.images.examples import Example, labelled, read_examples
 from p3dc.images.sources import list_folder
 from p3dc.io.safetensors import read_arrays, write_arrays
-from tests.conftest import AUTO, make_features
+from tests.conftest import make_features, paper
 from tests.images.conftest import COLOURS, paint, paint_classes
 from tests.images.test_extraction import Colours
 
@@ -117,7 +118,7 @@ def test_a_csv_with_an_empty_label_is_refused(photos, tmp_path):
 
 def test_a_class_may_be_called_unknown_only_where_none_is_turned_away(tmp_path):
     root = paint_classes(tmp_path, colours={"unknown": (200, 20, 20), "moss": (20, 200, 20)})
-    with pytest.raises(InputError, match="there is a class 'unknown', which is what strangers are called"):
+    with pytest.raises(InputError, match="there is a class 'unknown', which is what reject calls others"):
         ImageClassifier.from_folder(root, backbone=Colours(), priors=None)
     classifier = ImageClassifier.from_folder(root, backbone=Colours(), priors=None, reject=None)
     assert labels_of(classifier.predict([root / "unknown" / "0.png", root / "moss" / "0.png"])) == ["unknown", "moss"]
@@ -237,7 +238,7 @@ def test_the_first_label_does_not_wait_for_all_photos(classifier, photos):
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("p3dc-read")]
 
 
-def test_a_photo_far_from_all_classes_is_unknown_where_strangers_are_turned_away(tmp_path):
+def test_a_photo_far_from_all_classes_is_unknown_where_unknowns_are_rejected(tmp_path):
     root = paint_classes(tmp_path / "warm", colours=WARM)
     far, near = paint(tmp_path / "far.png", BLUE), paint(tmp_path / "near.png", WARM["gold"], seed=99)
     found = {
@@ -248,9 +249,9 @@ def test_a_photo_far_from_all_classes_is_unknown_where_strangers_are_turned_away
     }
     assert labels_of(found[0.2]) == ["unknown", "gold"]
     assert set(labels_of(found[None])) <= {"gold", "moss"}
-    likeliest, stranger = found[None][0], found[0.2][0]
-    assert stranger.runner_up == likeliest.label
-    assert stranger.runner_up_probability == stranger.probability == likeliest.probability
+    likeliest, unknown = found[None][0], found[0.2][0]
+    assert unknown.runner_up == likeliest.label
+    assert unknown.runner_up_probability == unknown.probability == likeliest.probability
 
 
 @settings(max_examples=20, deadline=None)
@@ -260,10 +261,10 @@ def test_nothing_is_unknown_without_reject_and_what_is_nearest_is_never_lost(see
     names = np.array(made.class_names)[made.labels]
     classifier = ImageClassifier(Colours(), examples_of(made.features, names), reject=reject)
     queries = np.random.default_rng(seed).gamma(0.3, 1.0, (20, 12)) + 0.01
-    cosines = classifier.calibration.cosines(queries)
+    cosines = classifier.calibrated.cosines(queries)
     for found, cosine in zip(classifier.label(queries), cosines, strict=True):
         order = [classifier.classes[i] for i in np.argsort(-cosine, kind="stable")]
-        if cosine.max() < classifier.unknown_below:
+        if cosine.max() < classifier.fitted.unknown_below:
             assert (found.label, found.runner_up) == ("unknown", order[0])
             assert found.runner_up_probability == found.probability
         else:
@@ -288,7 +289,7 @@ def test_labels_are_those_of_the_estimator(colour_priors, seed, shots, reject, k
     queries = np.concatenate([np.flatnonzero(made.labels == c)[5:] for c in range(len(shots))])
     names = np.array(made.class_names)[made.labels]
     priors = colour_priors if known else None
-    expected = P3DCClassifier(priors, **AUTO, reject=reject).fit(made.features[support], names[support])
+    expected = P3DCClassifier(priors, reject=reject).fit(made.features[support], names[support])
     classifier = ImageClassifier(Colours(), examples_of(made.features[support], names[support]), priors, reject=reject)
     found = classifier.label(made.features[queries])
     assert labels_of(found) == expected.predict(made.features[queries]).tolist()
@@ -299,18 +300,18 @@ def test_labels_are_those_of_the_estimator(colour_priors, seed, shots, reject, k
     np.testing.assert_allclose(
         [found[i].runner_up_probability for i in kept], probabilities[kept, -2], rtol=1e-9, atol=1e-300
     )
-    assert classifier.calibration.beta == expected.beta_
+    assert classifier.calibrated.beta == expected.beta_
     if reject is None:
-        assert classifier.unknown_below == -np.inf
+        assert classifier.fitted.unknown_below == -np.inf
     else:
-        assert classifier.unknown_below == expected.unknown_below_
+        assert classifier.fitted.unknown_below == expected.unknown_below_
 
 
 def test_a_point_that_is_given_is_used(colour_priors, classifier):
     told = ImageClassifier(Colours(), classifier.examples, colour_priors, point=(0.2, 0.3))
-    assert (told.calibration.alpha, told.calibration.beta) == (0.2, 0.3)
+    assert (told.calibrated.alpha, told.calibrated.beta) == (0.2, 0.3)
     free = ImageClassifier(Colours(), classifier.examples, colour_priors)
-    assert not np.array_equal(free.calibration.samples, told.calibration.samples)
+    assert not np.array_equal(free.calibrated.samples, told.calibrated.samples)
 
 
 def test_with_examples_nothing_else_changes(classifier, colour_priors):
@@ -384,7 +385,7 @@ def test_a_saved_classifier_comes_back_the_same(classifier, colour_priors, tmp_p
     assert after.support.dtype == np.float32
     queries = make_features(0, 3, 8, n_features=12).features
     assert after.label(queries) == before.label(queries)
-    assert after.unknown_below == before.unknown_below
+    assert after.fitted.unknown_below == before.fitted.unknown_below
     assert (after.priors is None) == (not known)
     if known:
         assert after.priors.class_names == colour_priors.class_names
@@ -455,7 +456,7 @@ def test_files_of_another_kind_are_refused(classifier, colour_priors, tmp_path):
     colour_priors.save(path)
     with pytest.raises(InputError, match="of format 'p3dc-priors', not 'p3dc-images'"):
         ImageClassifier.load(path, Colours())
-    P3DCClassifier().fit([[1.0, 0.0], [0.0, 1.0]], ["a", "b"]).save(path)
+    paper().fit([[1.0, 0.0], [0.0, 1.0]], ["a", "b"]).save(path)
     with pytest.raises(InputError, match="of format 'p3dc-classifier', not 'p3dc-images'"):
         ImageClassifier.load(path, Colours())
     with pytest.raises(InputError, match="of format 'p3dc-images', not 'p3dc-priors'"):
@@ -486,9 +487,9 @@ def test_a_file_that_is_only_written_again_is_read(classifier, colour_priors, tm
         ({"facts": {"keys": None}}, "is damaged"),
         ({"facts": {"classes": ["olive"]}}, "is damaged"),
         ({"facts": {"classes": 3}}, "is damaged"),
-        ({"facts": {"classes": ["olive"] * 3}}, "only 'olive'"),
-        ({"facts": {"point": [0.5]}}, "is damaged"),
-        ({"facts": {"point": ["a", "b"]}}, "is damaged"),
+        ({"facts": {"classes": ["olive"] * 3}}, "is damaged"),
+        ({"facts": {"settings": {"alpha": [0.5]}}}, r"alpha is \[0.5\]"),
+        ({"facts": {"settings": ["a", "b"]}}, "unknown parameters"),
         ({"facts": {"reject": "often"}}, "reject is 'often'"),
         ({"facts": {"backbone": "colours"}}, "is damaged"),
         ({"facts": {"backbone": {"name": "colours"}}}, "is damaged"),
@@ -508,7 +509,7 @@ def test_a_file_that_is_only_written_again_is_read(classifier, colour_priors, tm
         ({"without": ["thumbnails"]}, "lacks the array thumbnails"),
         ({"without": ["prior_prototypes"]}, "is damaged"),
         ({"without": ["prior_axes"]}, "is damaged"),
-        ({"header": {"version": "2"}}, "has version 2"),
+        ({"header": {"version": "1"}}, "has version 1"),
         ({"header": {"facts": "[]"}}, "no table of facts"),
         ({"header": {"facts": "{"}}, "is damaged"),
     ],
@@ -547,7 +548,7 @@ def test_photos_of_birds_are_labelled_as_well_as_their_reference_features(data_f
     table.write_text("\n".join(["path,label", *rows]))
     classifier = ImageClassifier.from_folder(table, reject=None)
     found = labels_of(classifier.predict(data_folder / "photos" / paths[i] for i in rest))
-    estimator = P3DCClassifier(classifier.priors, **AUTO).fit(features[support], names[support])
+    estimator = P3DCClassifier(classifier.priors).fit(features[support], names[support])
     expected = np.mean(estimator.predict(features[rest]) == names[rest])
     assert len(rest) == 110
     assert expected > 0.7
@@ -574,8 +575,8 @@ def test_arrays_that_make_no_sense_are_refused(tmp_path, change):
     path = tmp_path / "model.safetensors"
     ImageClassifier(backbone, examples).save(path)
     names = ["support", "labels", "thumbnails", "thumbnail_sizes"]
-    facts = ["backbone", "classes", "keys", "reject", "point", "unknown_below", "priors"]
-    arrays, found = read_arrays(path, "images", 1, required=names, facts=facts)
-    write_arrays(path, "images", 1, arrays | change, found)
+    facts = [*file.FACTS, "backbone", "keys"]
+    arrays, found = read_arrays(path, "images", VERSION, required=names, facts=facts)
+    write_arrays(path, "images", VERSION, arrays | change, found)
     with pytest.raises(InputError, match="model.safetensors"):
         ImageClassifier.load(path, backbone)

@@ -41,10 +41,10 @@ def test_the_label_is_that_of_predict(pulled, photo):
 def test_neighbours_are_the_nearest_examples_the_nearest_first(pulled, photo):
     explanation = explain(pulled, photo)
     features = pulled.backbone.embed(pulled.backbone.preprocessing.prepare(Image.open(photo).convert("RGB"))[None])
-    query = l2_normalize(pulled.calibration.prepare(features))[0]
+    query = l2_normalize(pulled.calibrated.transform(features))[0]
     expected = sorted(
         (-float(sample @ query), example.key)
-        for sample, example in zip(pulled.calibration.samples, pulled.examples, strict=True)
+        for sample, example in zip(pulled.calibrated.samples, pulled.examples, strict=True)
     )[:N_NEIGHBOURS]
     assert [near.example.key for near in explanation.neighbours] == [key for _, key in expected]
     np.testing.assert_allclose([near.cosine for near in explanation.neighbours], [-cosine for cosine, _ in expected])
@@ -69,7 +69,7 @@ def test_few_examples_are_all_neighbours(photos, photo):
 @pytest.mark.parametrize("point", [(0.0, 0.5), (0.3, 0.0), POINT])
 def test_pulls_are_the_weights_of_both_levels(pulled, colour_priors, photo, point):
     classifier = ImageClassifier(Colours(), pulled.examples, colour_priors, reject=None, point=point)
-    _, _, weights = classifier.calibration.pulls()
+    _, _, weights = classifier.calibrated.pulls()
     alpha, beta = (share / sum(point) for share in point)
     keys = [example.key for example in classifier.examples]
     for near in explain(classifier, photo).neighbours:
@@ -90,7 +90,7 @@ def test_where_nothing_pulls_it_says_what_the_examples_resemble(pulled, colour_p
     assert not explanation.pulling
     keys = [example.key for example in classifier.examples]
     for near in explanation.neighbours:
-        alone = classifier.calibration.pulls()[2][keys.index(near.example.key), 0]
+        alone = classifier.calibrated.pulls()[2][keys.index(near.example.key), 0]
         assert [weight for _, weight in near.pulls] == pytest.approx(np.sort(alone)[::-1][:5])
     report = "\n".join(explanation.lines())
     assert "pulled" not in report

@@ -68,8 +68,8 @@ def test_a_photo_in_the_wrong_folder_is_found(photos, colour_priors, known):
 
 def test_a_review_shows_how_the_priors_fit(photos, colour_priors):
     classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=colour_priors)
-    assert classifier.review.relevance == classifier.calibration.relevance
-    assert classifier.review.beta == classifier.calibration.beta
+    assert classifier.review.relevance == classifier.calibrated.relevance
+    assert classifier.review.beta == classifier.calibrated.beta
     assert -1 <= classifier.review.relevance <= 1
 
 
