@@ -13,9 +13,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from p3dc._arrays import Array
 from p3dc.images.backbones import lite0
 from p3dc.images.backbones.onnx import OnnxBackbone
-from p3dc.io.torch_file import Array, read_tensors
+from p3dc.io.torch_file import read_tensors
 
 THREADS = 2
 BATCHES = (1, 8, 32)

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from p3dc import FeatureSet, Priors, features
-from p3dc import _validation as checks
+from p3dc import FeatureSet, Priors, _arrays, features
 from p3dc.errors import InputError
 from p3dc.features import stream_features
 
@@ -123,7 +122,7 @@ def test_parts_with_numbers_and_text_for_labels_fit_together(tmp_path):
 
 @pytest.mark.parametrize("ending", ["npz", "parquet"])
 def test_a_stream_tells_how_far_it_is(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr(checks, "BLOCK_BYTES", 2**14)
+    monkeypatch.setattr(_arrays, "BLOCK_BYTES", 2**14)
     whole = FeatureSet(np.ones((5000, 2), dtype=np.float32), np.arange(5000) % 7)
     whole.save(tmp_path / f"rows.{ending}")
     told, read = [], 0

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from sklearn.base import clone
 
-from p3dc._arrays import as_numpy
-from p3dc._validation import Floats, check_point, is_auto
+from p3dc._arrays import Floats, Rows, as_numpy
+from p3dc._validation import check_point, is_auto
 from p3dc.baselines.contract import TaskMethod
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
@@ -22,7 +22,7 @@ from p3dc.priors.prototypes import as_priors, without_geometry
 from p3dc.scoring.device_memory import Device
 from p3dc.scoring.numpy_scorer import TaskScorer
 from p3dc.scoring.whitened import PreparedScorer
-from p3dc.tasks import Rows, Tasks
+from p3dc.tasks import Tasks
 
 if TYPE_CHECKING:
     from p3dc.scoring.torch_engine import DeviceScorer

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc import method
-from p3dc._validation import Floats
-from p3dc.tasks import Rows
+from p3dc._arrays import Floats, Rows
 
 Mask = npt.NDArray[np.bool_]
 Part = tuple[slice, slice]

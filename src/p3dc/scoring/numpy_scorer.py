@@ -19,10 +19,11 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from p3dc import method
-from p3dc._validation import check_directions, check_power, check_same_width, check_settings, row_blocks
+from p3dc._arrays import Rows, row_blocks
+from p3dc._validation import check_directions, check_power, check_same_width, check_settings
 from p3dc.errors import InputError
 from p3dc.scoring.nearest_priors import PriorTable, priors_in_use, products
-from p3dc.tasks import Rows, Tasks
+from p3dc.tasks import Tasks
 
 Floats = npt.NDArray[np.floating]
 Watch = Callable[[slice, Floats], None]

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from p3dc import method
-from p3dc._validation import row_blocks
+from p3dc._arrays import row_blocks
 from p3dc.adaptive import rule as auto
 from p3dc.scoring.device_memory import Device
 from p3dc.scoring.torch_scorer import Corners, DeviceScorer

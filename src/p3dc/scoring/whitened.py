@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc import method
-from p3dc._validation import check_directions, check_same_width, check_settings, row_blocks
+from p3dc._arrays import Rows, row_blocks
+from p3dc._validation import check_directions, check_same_width, check_settings
 from p3dc.adaptive import rule as auto
 from p3dc.priors.geometry import Geometry
 from p3dc.scoring.nearest_priors import nearest_in_blocks, priors_in_use, products
 from p3dc.scoring.numpy_scorer import FLOAT64, TOO_CLOSE, Floats, TaskScorer
-from p3dc.tasks import Rows, Tasks
+from p3dc.tasks import Tasks
 
 WHITENED_BYTES = 2**30  # rows that are whitened once; of more, those of each chunk
 

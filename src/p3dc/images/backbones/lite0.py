@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from p3dc._arrays import Array
 from p3dc.errors import InputError
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.io.atomic import replacing
-from p3dc.io.torch_file import Array, read_tensors
+from p3dc.io.torch_file import read_tensors
 
 if TYPE_CHECKING:
     import onnx
@@ -217,7 +218,7 @@ def _weight(tensors: dict[str, Array], name: str, shape: tuple[int, ...]) -> Flo
     if found is None or found.shape != shape:
         got = "nothing" if found is None else f"shape {found.shape}"
         raise InputError(f"the weights of {NAME} have {got} for {name}, not shape {shape}. Install them again.")
-    return found.astype(np.float32, copy=False)
+    return np.asarray(found, np.float32)
 
 
 def _cache_folder() -> Path | None:
