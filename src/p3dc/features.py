@@ -14,16 +14,7 @@ from p3dc._validation import as_labels, as_names, as_rows
 from p3dc.errors import InputError
 from p3dc.io.atomic import check_text, replacing
 from p3dc.io.npz import read_npz, write_npz
-from p3dc.io.parquet import (
-    CLASS_NAMES_KEY,
-    COLUMNS,
-    Batch,
-    count_rows,
-    parquet_batches,
-    parts_of,
-    read_parquet,
-    write_parquet,
-)
+from p3dc.io.parquet import COLUMNS, Batch, count_rows, parquet_batches, parts_of, read_parquet, write_parquet
 from p3dc.io.plk import read_plk
 
 
@@ -132,7 +123,7 @@ class FeatureSet:
                 write_npz(temporary, arrays if self.ids is None else arrays | {"ids": self.ids})
             else:
                 names = np.array(self.class_names, dtype=object)
-                write_parquet(temporary, _batches(self, names), {CLASS_NAMES_KEY: self.class_names})
+                write_parquet(temporary, _batches(self, names), class_names=self.class_names)
 
 
 def stream_features(

@@ -141,7 +141,7 @@ def make_part(
     labels = np.array([file.label or "" for file in kept], dtype=object)
     keys = np.array([file.key for file in kept], dtype=object)
     with replacing(path) as temporary:
-        write_parquet(temporary, [(features[: len(kept)], labels, keys)], {FACTS_KEY: facts})
+        write_parquet(temporary, [(features[: len(kept)], labels, keys)], extraction=facts)
     return failures
 
 

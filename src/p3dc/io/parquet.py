@@ -1,7 +1,7 @@
 """Features in Parquet: one file, or a folder of parts."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -205,8 +205,8 @@ def _values(part: Path, start: int, column: Any, name: str) -> npt.NDArray[Any]:
     return values.astype(np.str_) if values.dtype.kind == "O" else values
 
 
-def write_parquet(path: Path, batches: Iterable[Batch], metadata: Mapping[bytes, object]) -> None:
-    """Write one row group for each batch, and metadata as JSON."""
+def write_parquet(path: Path, batches: Iterable[Batch], **metadata: object) -> None:
+    """Write one row group for each batch, and metadata as JSON under ``p3dc.`` and their names."""
     import pyarrow.parquet as pq
 
     records = (_record_batch(batch, metadata) for batch in batches)
@@ -216,7 +216,7 @@ def write_parquet(path: Path, batches: Iterable[Batch], metadata: Mapping[bytes,
             writer.write_batch(record)
 
 
-def _record_batch(batch: Batch, metadata: Mapping[bytes, object]) -> Any:
+def _record_batch(batch: Batch, metadata: dict[str, object]) -> Any:
     import pyarrow as pa
 
     features, labels, ids = batch
@@ -226,4 +226,4 @@ def _record_batch(batch: Batch, metadata: Mapping[bytes, object]) -> Any:
     }
     if ids is not None:
         columns["id"] = pa.array(ids, pa.string())
-    return pa.record_batch(columns, metadata={key: json.dumps(value) for key, value in metadata.items()})
+    return pa.record_batch(columns, metadata={f"p3dc.{key}": json.dumps(value) for key, value in metadata.items()})

@@ -9,6 +9,7 @@ import math
 import os
 import re
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -22,14 +23,17 @@ from p3dc.io.restricted_pickle import (
     NUMBERS,
     Buildable,
     LongString,
-    admit,
+    Rules,
     check_keys,
+    stand_ins,
     type_name,
     unpickle,
 )
 
 SMALL = 2**30
-"""Features of fewer bytes are read even if they are repeated in the file."""
+"""Features of fewer bytes are read even if the file repeats them."""
+VIEW_BYTES = 128
+"""What a row of an array takes besides its numbers, at most."""
 
 
 class _Type(Buildable):
@@ -73,7 +77,7 @@ class _Array(Buildable):
             raw = raw.encode("latin1")
         if not isinstance(kind, _Type) or not isinstance(raw, bytes | bytearray | LongString):
             raise InputError("it has an array of something other than numbers")
-        if not isinstance(shape, tuple) or len(shape) > 32 or not all(type(n) is int and 0 <= n < 2**63 for n in shape):
+        if not isinstance(shape, tuple) or len(shape) > 32 or not all(type(n) is int and 0 <= n < 2**48 for n in shape):
             raise InputError("it has an array of an impossible shape")
         if order not in ("C", "F"):
             raise InputError("it has an array in an unknown order")
@@ -133,7 +137,7 @@ def _refuse_call(*_: object) -> NoReturn:
 
 
 BUILTINS = ("builtins", "__builtin__")
-ADMITTED = admit(
+ADMITTED = stand_ins(
     (("numpy",), "ndarray", _refuse_call),
     (("numpy",), "dtype", _Type),
     (("numpy._core.multiarray", "numpy.core.multiarray"), "_reconstruct", _Array),
@@ -153,6 +157,9 @@ ADMITTED = admit(
     # The default is for missing keys, and this reader asks for none.
     (("collections",), "defaultdict", lambda default=None: defaultdict()),
 )
+RULES = Rules(ADMITTED, contents="arrays", keys="class", long_in_file=True)
+
+Vector = _Array | npt.NDArray[Any]
 
 
 def read_plk(path: str | os.PathLike[str]) -> tuple[npt.NDArray[Any], dict[str, int]]:
@@ -168,7 +175,7 @@ def read_plk(path: str | os.PathLike[str]) -> tuple[npt.NDArray[Any], dict[str, 
 
 def _content(path: str | os.PathLike[str], file: BinaryIO) -> Any:
     try:
-        return unpickle(file, ADMITTED, contents="arrays", keys="class", long_in_file=True)
+        return unpickle(file, RULES)
     except InputError as error:
         raise InputError(f"{path} was refused and nothing in it was run: {error}. Save the features as .npz.") from None
     except OSError:
@@ -177,16 +184,26 @@ def _content(path: str | os.PathLike[str], file: BinaryIO) -> Any:
         raise damaged(path, error, "is not a pickle") from None
 
 
-def _classes(path: str | os.PathLike[str], content: Any) -> dict[str, list["_Array | npt.NDArray[Any]"]]:
+def _classes(path: str | os.PathLike[str], content: Any) -> dict[str, list[Vector]]:
     if not isinstance(content, dict) or not content:
         raise InputError(f"{path} holds a {type(content).__name__}, not a dict from class to feature vectors.")
-    classes = {}
+    classes: dict[str, list[Vector]] = {}
+    size, most = 0, _most_bytes(path)
     for key in list(content):
         name = _name(path, key)
         if name in classes:
             raise InputError(f"{path} has class {name} twice. Extract it again.")
-        classes[name] = _vectors(path, name, content.pop(key))
+        classes[name] = []
+        for vector in _vectors(path, name, content.pop(key)):
+            size += 8 if isinstance(vector, _Array) else VIEW_BYTES + vector.nbytes
+            if size > most:
+                raise InputError(f"{path} repeats its vectors over and over. Save the features as .npz.")
+            classes[name].append(vector)
     return classes
+
+
+def _most_bytes(path: str | os.PathLike[str]) -> int:
+    return max(SMALL, MOST_GROWTH * Path(path).stat().st_size)
 
 
 def _name(path: str | os.PathLike[str], key: object) -> str:
@@ -195,25 +212,27 @@ def _name(path: str | os.PathLike[str], key: object) -> str:
     return str(key)
 
 
-def _vectors(path: str | os.PathLike[str], name: str, vectors: Any) -> list[_Array | npt.NDArray[Any]]:
+def _vectors(path: str | os.PathLike[str], name: str, vectors: Any) -> Iterator[Vector]:
     if isinstance(vectors, _Array):
         if vectors.raw is None or len(vectors.shape) != 2 or vectors.dtype.kind not in "fiu":
             raise InputError(
                 f"{path} has {_described(vectors)} for class {name}. It must be a list of vectors of numbers."
             )
-        return list(vectors.read())
-    if not isinstance(vectors, list | tuple):
+        yield from vectors.read()
+    elif not isinstance(vectors, list | tuple):
         raise InputError(f"{path} has {_described(vectors)} for class {name}. It must be a list of vectors.")
-    return [_vector(path, name, vector) for vector in vectors]
+    else:
+        for vector in vectors:
+            yield _vector(path, name, vector)
 
 
-def _vector(path: str | os.PathLike[str], name: str, vector: Any) -> _Array | npt.NDArray[Any]:
+def _vector(path: str | os.PathLike[str], name: str, vector: Any) -> Vector:
     if isinstance(vector, list | tuple) and set(map(type, vector)) <= NUMBERS:
         vector = np.asarray(vector)
     good = isinstance(vector, np.ndarray) or (isinstance(vector, _Array) and vector.raw is not None)
     if not good or len(vector.shape) != 1 or vector.dtype.kind not in "fiu":
         raise InputError(f"{path} has {_described(vector)} in class {name}. It must be a list of vectors of numbers.")
-    found: _Array | npt.NDArray[Any] = vector
+    found: Vector = vector
     return found
 
 
@@ -223,7 +242,7 @@ def _described(value: Any) -> str:
     return f"a {type_name(value)}"
 
 
-def _joined(path: str | os.PathLike[str], classes: dict[str, list[_Array | npt.NDArray[Any]]]) -> npt.NDArray[Any]:
+def _joined(path: str | os.PathLike[str], classes: dict[str, list[Vector]]) -> npt.NDArray[Any]:
     """Copy all vectors into one array, and drop each class as soon as it is copied."""
     widths: dict[int, str] = {}
     dtypes = set()
@@ -242,7 +261,7 @@ def _joined(path: str | os.PathLike[str], classes: dict[str, list[_Array | npt.N
     shape = (sum(map(len, classes.values())), *widths)
     dtype = np.result_type(*dtypes).newbyteorder("=")
     size = math.prod(shape) * dtype.itemsize
-    if size > max(SMALL, MOST_GROWTH * Path(path).stat().st_size):
+    if size > _most_bytes(path):
         raise InputError(f"{path} repeats its vectors until they take {size:,} bytes. Save the features as .npz.")
     features = np.empty(shape, dtype)
     row = 0

@@ -9,7 +9,8 @@ import os
 import pickle
 import pickletools
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
@@ -27,6 +28,8 @@ NUMBERS = {int, float} | {np.dtype(code).type for code in "efdgbhilqBHILQ"}
 KEYS = NUMBERS | {str, bytes, bool, type(None), np.bool_}
 MOST_GROWTH = 16
 """How many times the bytes of a file its content may take; more means that it repeats itself."""
+COPIED = {list, tuple, str, bytes, bytearray}
+"""What stand-ins copy when they get it as their first argument."""
 LONG = 512
 """Strings of more bytes may stay in the file."""
 
@@ -61,12 +64,31 @@ class StandIn(Buildable):
         raise InputError(f"it tries to change {self.name}")
 
 
-Admitted = Mapping[tuple[str, str], StandIn]
-"""The stand-ins that a pickle may ask for, by module and name."""
+@dataclass(frozen=True)
+class Rules:
+    """What the pickles of one file format may do.
+
+    Attributes
+    ----------
+    admitted : dict
+        The stand-ins that a pickle may ask for, by module and name.
+    contents, keys : str
+        What a pickle should hold and what its keys should name, for error sentences: "arrays" and "class".
+    persistent : callable, optional
+        Turns a persistent id into an object. Without it they are refused.
+    long_in_file : bool
+        Whether long strings stay in the file, as :class:`LongString`.
+    """
+
+    admitted: dict[tuple[str, str], StandIn]
+    contents: str
+    keys: str
+    persistent: Callable[[object], object] | None = None
+    long_in_file: bool = False
 
 
-def admit(*entries: tuple[Iterable[str], str, Callable[..., Any]]) -> Admitted:
-    """Make a table of stand-ins out of (modules, name, function)."""
+def stand_ins(*entries: tuple[Iterable[str], str, Callable[..., Any]]) -> dict[tuple[str, str], StandIn]:
+    """Make stand-ins for names in modules; an entry is the modules, the name and the function."""
     return {(module, name): StandIn(f"{module}.{name}", f) for modules, name, f in entries for module in modules}
 
 
@@ -104,36 +126,12 @@ def type_name(value: object) -> str:
     return type(value).__name__.strip("_")
 
 
-def unpickle(
-    file: BinaryIO,
-    admitted: Admitted,
-    *,
-    contents: str,
-    keys: str,
-    persistent: Callable[[object], object] | None = None,
-    long_in_file: bool = False,
-) -> Any:
-    """Read the pickle that begins at the position of a file, and leave the file where the pickle ends.
+def unpickle(file: BinaryIO, rules: Rules) -> Any:
+    """Read the pickle at the current position of a file, and leave the file where the pickle ends.
 
-    Parameters
-    ----------
-    file : binary file
-        Where to read.
-    admitted : mapping
-        The stand-ins that the pickle may ask for.
-    contents, keys : str
-        What the pickle should hold and what its keys should name, for error sentences: "arrays" and "class".
-    persistent : callable, optional
-        Turns a persistent id into an object. Without it they are refused.
-    long_in_file : bool
-        Whether long strings stay in the file, as :class:`LongString`.
-
-    Raises
-    ------
-    InputError
-        If the pickle does anything but build what was admitted. A damaged pickle raises any other exception.
+    What the rules do not allow raises an InputError. A damaged pickle can raise any other exception.
     """
-    return _RestrictedUnpickler(file, admitted, contents, keys, persistent, long_in_file).load()
+    return _RestrictedUnpickler(file, rules).load()
 
 
 class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply nested tuples and large memo numbers
@@ -143,30 +141,21 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
     read: Callable[[int], bytes]
     readline: Callable[[], bytes]
 
-    def __init__(
-        self,
-        file: BinaryIO,
-        admitted: Admitted,
-        contents: str,
-        keys: str,
-        persistent: Callable[[object], object] | None,
-        long_in_file: bool,
-    ) -> None:
+    def __init__(self, file: BinaryIO, rules: Rules) -> None:
         super().__init__(file, encoding="latin1")
-        self.file, self.admitted, self.contents, self.keys = file, admitted, contents, keys
-        self.persistent, self.long_in_file = persistent, long_in_file
+        self.file, self.rules, self.copied = file, rules, 0
         here = file.tell()
         self.end = file.seek(0, os.SEEK_END)
         file.seek(here)
 
     def find_class(self, module: str, name: str) -> Any:
         try:
-            return self.admitted[module, name]
+            return self.rules.admitted[module, name]
         except KeyError:
             raise self._needless(f"asks for {module}.{name}") from None
 
     def _needless(self, action: str) -> InputError:
-        return InputError(f"it {action}, which {self.contents} and containers do not need")
+        return InputError(f"it {action}, which {self.rules.contents} and containers do not need")
 
     def load_global(self) -> None:
         module, name = self.readline(), self.readline()
@@ -179,6 +168,10 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
         function = self.stack.pop()
         if type(function) is not StandIn or type(arguments) is not tuple:
             raise InputError(f"it calls a {type_name(function)}")
+        if arguments and type(arguments[0]) in COPIED:
+            self.copied += len(arguments[0])
+            if self.copied > MOST_GROWTH * self.end:
+                raise InputError("it copies its content over and over")
         self.append(function.function(*arguments))
 
     def load_build(self) -> None:
@@ -189,9 +182,9 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
         target.set_state(state)
 
     def load_binpersid(self) -> None:
-        if self.persistent is None:
+        if self.rules.persistent is None:
             raise self._needless("takes the step BINPERSID")
-        self.append(self.persistent(self.stack.pop()))
+        self.append(self.rules.persistent(self.stack.pop()))
 
     def load_frame(self) -> None:
         self.read(8)  # frames are for reading ahead
@@ -218,7 +211,7 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
         (length,) = struct.unpack(form, self.read(struct.calcsize(form)))
         if length > self.end - self.file.tell():
             raise EOFError("it ends too early")
-        if self.long_in_file and length > LONG:
+        if self.rules.long_in_file and length > LONG:
             self.append(LongString(self.file, length, encoding))
             self.file.seek(length, os.SEEK_CUR)
         else:
@@ -247,11 +240,11 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
 
     def load_additems(self) -> None:
         items = self.pop_mark()
-        check_keys(items, self.keys)
+        check_keys(items, self.rules.keys)
         self._last(set).update(items)
 
     def _fill(self, items: list[Any]) -> None:
-        check_keys(items[::2], self.keys)
+        check_keys(items[::2], self.rules.keys)
         self._last(dict).update(zip(items[::2], items[1::2], strict=True))
 
     def _last(self, kind: type) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from p3dc._arrays import Array
 from p3dc.errors import InputError
 from p3dc.io.atomic import damaged
-from p3dc.io.restricted_pickle import MOST_GROWTH, Buildable, StandIn, admit, type_name, unpickle
+from p3dc.io.restricted_pickle import MOST_GROWTH, Buildable, Rules, StandIn, stand_ins, type_name, unpickle
 
 MAGIC = 0x1950A86A20F9469CFC6C
 VERSION = 1001
@@ -94,15 +94,15 @@ def read_tensors(path: str | os.PathLike[str]) -> dict[str, Array]:
 
 def _read_old(content: bytes) -> tuple[dict[str, _Tensor], dict[str, Array]]:
     file = io.BytesIO(content)
-    if not content.startswith(b"\x80") or _unpickle(file) != MAGIC:
+    if not content.startswith(b"\x80") or unpickle(file, RULES) != MAGIC:
         raise ValueError("it does not begin as torch's files do")
-    version, machine = _unpickle(file), _unpickle(file)
+    version, machine = unpickle(file, RULES), unpickle(file, RULES)
     if type(version) is not int or version != VERSION:
         raise InputError("it is of an unknown version of torch's old form")
     if not isinstance(machine, dict) or machine.get("little_endian") is not True:
         raise InputError("its numbers are not little-endian")
-    tensors = _named(_unpickle(file), len(content))
-    keys = _unpickle(file)
+    tensors = _named(unpickle(file, RULES), len(content))
+    keys = unpickle(file, RULES)
     if not isinstance(keys, list) or not all(type(key) is str for key in keys):
         raise InputError("its storages have no keys")
     declared = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
@@ -131,7 +131,7 @@ def _read_zip(content: bytes) -> tuple[dict[str, _Tensor], dict[str, Array]]:
         names = {entry.filename for entry in entries}
         if f"{root}/byteorder" in names and archive.read(f"{root}/byteorder") != b"little":
             raise InputError("its numbers are not little-endian")
-        tensors = _named(_unpickle(io.BytesIO(archive.read(f"{root}/data.pkl"))), len(content))
+        tensors = _named(unpickle(io.BytesIO(archive.read(f"{root}/data.pkl")), RULES), len(content))
         declared = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
         found = {
             key: _elements(archive.read(f"{root}/data/{key}"), storage, 0)
@@ -204,7 +204,7 @@ def _refuse_call(*_: object) -> NoReturn:
     raise InputError("it calls something other than a tensor or a container")
 
 
-ADMITTED = admit(
+ADMITTED = stand_ins(
     (("collections",), "OrderedDict", _dict),
     (("torch._utils",), "_rebuild_tensor", _tensor),
     (("torch._utils",), "_rebuild_tensor_v2", _tensor),
@@ -232,5 +232,4 @@ def _are_counts(values: object) -> bool:
     return type(values) is tuple and all(map(_is_count, values))
 
 
-def _unpickle(file: io.BytesIO) -> Any:
-    return unpickle(file, ADMITTED, contents="tensors", keys="tensor", persistent=_storage)
+RULES = Rules(ADMITTED, contents="tensors", keys="tensor", persistent=_storage)
