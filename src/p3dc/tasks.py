@@ -141,10 +141,7 @@ class TaskSampler:
         return classes, self.by_class[self.first[classes][..., None] + members]
 
     def unknown_queries(self, tasks: Tasks, n_unknown: int, start: int = 0) -> Rows:
-        """Draw out-of-distribution queries, rows of classes outside each task, (T, n_unknown).
-
-        ``start`` is the number of the first task.
-        """
+        """Draw queries of unknown classes (out-of-distribution) for the tasks from number ``start`` on."""
         check_count("n_unknown", n_unknown, 1)
         n_classes = len(self.counts)
         if n_classes == self.n_way:

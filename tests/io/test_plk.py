@@ -177,6 +177,27 @@ def test_a_pickle_that_repeats_one_vector_for_ever_is_refused(tmp_path):
         read_plk(tmp_path / "base.plk")
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        b"]((" + b"K\x01" * 3000 + b"lq\x01" + b"h\x01" * 3000 + b"e",
+        buffer(F4, number(2**47) + b"K\x00\x86", raw(b"")),
+        buffer(F4, number(2**62) + b"K\x00\x86", raw(b"")),
+        name("builtins", "list") + b"q\x02](" + b"N" * 3000 + b"eq\x01" + b"h\x02h\x01\x85R0" * 3000,
+    ],
+    ids=["one list of numbers", "rows of nothing", "more rows than there are numbers", "copies of a list"],
+)
+def test_a_small_pickle_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr("p3dc.io.plk.SMALL", 2**20)
+    (tmp_path / "base.plk").write_bytes(b"\x80\x05}" + text("a") + rows + b"s.")
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"repeats its vectors over and over|was refused and nothing in it was run"):
+        read_plk(tmp_path / "base.plk")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**23
+
+
 def test_vectors_may_be_lists_of_numbers_or_one_array(tmp_path):
     content = {"a": [[1.0, 2.0]], "b": np.ones((2, 2)), "c": [tuple(map(np.float64, (1, 2)))]}
     (tmp_path / "base.plk").write_bytes(pickle.dumps(content))

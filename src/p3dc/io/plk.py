@@ -8,7 +8,6 @@ once.
 import math
 import os
 import re
-from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -118,12 +117,12 @@ def _items(content: object) -> list[Any]:
     return list(content)
 
 
-def _pairs(content: object) -> list[tuple[Any, Any]]:
+def _dict(content: object = ()) -> dict[Any, Any]:
     pairs = _items(content)
     if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
         raise InputError("it has a dict of something other than keys and values")
     check_keys((key for key, _ in pairs), "class")
-    return pairs
+    return dict(pairs)
 
 
 def _set(content: object = ()) -> set[Any]:
@@ -142,20 +141,15 @@ ADMITTED = stand_ins(
     (("numpy",), "dtype", _Type),
     (("numpy._core.multiarray", "numpy.core.multiarray"), "_reconstruct", _Array),
     (("numpy._core.multiarray", "numpy.core.multiarray"), "scalar", _scalar),
-    (
-        ("numpy._core.numeric", "numpy.core.numeric"),
-        "_frombuffer",
-        lambda raw, kind, shape, order, axes=None: _Array().fill(raw, kind, shape, order),
-    ),
+    (("numpy._core.numeric", "numpy.core.numeric"), "_frombuffer", lambda *state: _Array().fill(*state[:4])),
     (("_codecs",), "encode", _latin1),
     (BUILTINS, "bytearray", _bytearray),
     (BUILTINS, "list", lambda content=(): _items(content)),
     (BUILTINS, "tuple", lambda content=(): tuple(_items(content))),
     (BUILTINS, "set", _set),
-    (BUILTINS, "dict", lambda content=(): dict(_pairs(content))),
-    (("collections",), "OrderedDict", lambda content=(): OrderedDict(_pairs(content))),
-    # The default is for missing keys, and this reader asks for none.
-    (("collections",), "defaultdict", lambda default=None: defaultdict()),
+    (BUILTINS, "dict", _dict),
+    (("collections",), "OrderedDict", _dict),
+    (("collections",), "defaultdict", lambda default=None: {}),
 )
 RULES = Rules(ADMITTED, contents="arrays", keys="class", long_in_file=True)
 

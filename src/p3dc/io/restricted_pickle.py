@@ -8,9 +8,9 @@ else by name before it could run.
 import os
 import pickle
 import pickletools
-import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
@@ -19,11 +19,19 @@ from p3dc.errors import InputError
 
 OPCODES = """
     MARK STOP POP POP_MARK DUP PROTO FRAME NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT
-    BINFLOAT STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES
-    BINBYTES8 BYTEARRAY8 EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT DICT SETITEM
-    SETITEMS EMPTY_SET ADDITEMS GLOBAL STACK_GLOBAL REDUCE BUILD GET BINGET LONG_BINGET PUT BINPUT LONG_BINPUT MEMOIZE
-    BINPERSID
+    BINFLOAT STRING SHORT_BINSTRING UNICODE SHORT_BINUNICODE SHORT_BINBYTES EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3
+    EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT DICT SETITEM SETITEMS EMPTY_SET ADDITEMS GLOBAL STACK_GLOBAL REDUCE BUILD
+    GET BINGET LONG_BINGET PUT BINPUT LONG_BINPUT MEMOIZE BINPERSID
 """
+STRINGS = {
+    "BINBYTES": (4, None),
+    "BINBYTES8": (8, None),
+    "BYTEARRAY8": (8, None),
+    "BINSTRING": (4, "latin1"),
+    "BINUNICODE": (4, "utf-8"),
+    "BINUNICODE8": (8, "utf-8"),
+}
+"""The opcodes of strings that may be long, with the size of their length in bytes and their encoding."""
 NUMBERS = {int, float} | {np.dtype(code).type for code in "efdgbhilqBHILQ"}
 KEYS = NUMBERS | {str, bytes, bool, type(None), np.bool_}
 MOST_GROWTH = 16
@@ -152,10 +160,11 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
         try:
             return self.rules.admitted[module, name]
         except KeyError:
-            raise self._needless(f"asks for {module}.{name}") from None
+            contents = self.rules.contents
+            raise InputError(f"it asks for {module}.{name}, which {contents} and containers do not need") from None
 
-    def _needless(self, action: str) -> InputError:
-        return InputError(f"it {action}, which {self.rules.contents} and containers do not need")
+    def _refuse(self, opcode: str) -> NoReturn:
+        raise InputError(f"it takes the step {opcode}, which {self.rules.contents} and containers do not need")
 
     def load_global(self) -> None:
         module, name = self.readline(), self.readline()
@@ -183,32 +192,14 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
 
     def load_binpersid(self) -> None:
         if self.rules.persistent is None:
-            raise self._needless("takes the step BINPERSID")
+            self._refuse("BINPERSID")
         self.append(self.rules.persistent(self.stack.pop()))
 
     def load_frame(self) -> None:
         self.read(8)  # frames are for reading ahead
 
-    def load_binbytes(self) -> None:
-        self._load_string("<I", None)
-
-    def load_binbytes8(self) -> None:
-        self._load_string("<Q", None)
-
-    def load_bytearray8(self) -> None:
-        self._load_string("<Q", None)
-
-    def load_binstring(self) -> None:
-        self._load_string("<I", "latin1")
-
-    def load_binunicode(self) -> None:
-        self._load_string("<I", "utf-8")
-
-    def load_binunicode8(self) -> None:
-        self._load_string("<Q", "utf-8")
-
-    def _load_string(self, form: str, encoding: str | None) -> None:
-        (length,) = struct.unpack(form, self.read(struct.calcsize(form)))
+    def _load_string(self, size: int, encoding: str | None) -> None:
+        length = int.from_bytes(self.read(size), "little")
         if length > self.end - self.file.tell():
             raise EOFError("it ends too early")
         if self.rules.long_in_file and length > LONG:
@@ -253,13 +244,6 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
         return self.stack[-1]
 
 
-def _refuse_opcode(name: str) -> Callable[[_RestrictedUnpickler], NoReturn]:
-    def refuse(unpickler: _RestrictedUnpickler) -> NoReturn:
-        raise unpickler._needless(f"takes the step {name}")
-
-    return refuse
-
-
 def _refuse_byte(_: _RestrictedUnpickler) -> NoReturn:
     raise pickle.UnpicklingError("it has a byte that is not an opcode")
 
@@ -269,8 +253,13 @@ def _dispatch() -> dict[int, Any]:
     table: dict[int, Any] = dict.fromkeys(range(256), _refuse_byte)
     for opcode in pickletools.opcodes:
         code = ord(opcode.code)
-        load = own.get(f"load_{opcode.name.lower()}", pickle._Unpickler.dispatch[code])
-        table[code] = load if opcode.name in admitted else _refuse_opcode(opcode.name)
+        if opcode.name in STRINGS:
+            size, encoding = STRINGS[opcode.name]
+            table[code] = partial(_RestrictedUnpickler._load_string, size=size, encoding=encoding)
+        elif opcode.name in admitted:
+            table[code] = own.get(f"load_{opcode.name.lower()}", pickle._Unpickler.dispatch[code])
+        else:
+            table[code] = partial(_RestrictedUnpickler._refuse, opcode=opcode.name)
     return table
 
 
