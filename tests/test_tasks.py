@@ -111,7 +111,7 @@ def test_unknown_queries_do_not_depend_on_the_size_of_batches(size):
     np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
-def test_unknown_queries_depend_on_the_seed_alone_and_leave_the_tasks_as_they_are():
+def test_unknown_queries_depend_only_on_the_seed_and_do_not_change_the_tasks():
     one, two, other = (TaskSampler(LABELS, n_way=3, n_shot=2, n_query=4, seed=seed) for seed in (5, 5, 6))
     before = one.draw(20)
     np.testing.assert_array_equal(one.unknown_queries(before, 4), two.unknown_queries(two.draw(20), 4))
@@ -119,7 +119,7 @@ def test_unknown_queries_depend_on_the_seed_alone_and_leave_the_tasks_as_they_ar
     assert (other.unknown_queries(before, 4) != one.unknown_queries(before, 4)).any()
 
 
-def test_all_other_classes_and_all_their_rows_are_as_likely():
+def test_all_unknown_classes_and_all_their_rows_are_equally_likely():
     labels = np.repeat([0, 1, 2, 3], [10, 4, 4, 5])
     sampler = TaskSampler(labels, n_way=2, n_shot=1, n_query=1, seed=0)
     tasks = sampler.draw(20_000)

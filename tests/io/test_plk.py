@@ -28,8 +28,8 @@ def by_class(path):
     return dict(zip(counts, np.split(features, np.cumsum(list(counts.values()))[:-1]), strict=True))
 
 
-def told(path):
-    """What another process says of a pickle; a crash is its exit code."""
+def error_in_another_process(path):
+    """The error for a pickle; a crash would fail here and not end the test run."""
     code = f"""
 from p3dc.errors import InputError
 from p3dc.io.plk import read_plk
@@ -379,7 +379,7 @@ assert read_plk("{tmp_path}/good.plk")[0].tolist() == [[1, 2]]
 )
 def test_what_exhausts_other_readers_is_refused(tmp_path, evil):
     (tmp_path / "evil.plk").write_bytes(b"\x80\x05" + evil)
-    assert "evil.plk " in told(tmp_path / "evil.plk")
+    assert "evil.plk " in error_in_another_process(tmp_path / "evil.plk")
 
 
 def test_a_stand_in_cannot_be_changed():

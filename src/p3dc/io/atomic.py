@@ -71,7 +71,7 @@ def _flush(path: Path, mode: int) -> None:
 
 
 def damaged(path: str | os.PathLike[str], error: Exception, otherwise: str = "cannot be read") -> InputError:
-    """Return an error for a file that could not be read: it is damaged, or something else is the matter."""
+    """Return the error for a file that is damaged or ``otherwise`` cannot be used."""
     why = str(error) or type(error).__name__
     return InputError(f"{path} is damaged or {otherwise} ({why}). Fetch or write it again.")
 

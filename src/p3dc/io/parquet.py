@@ -42,14 +42,13 @@ def count_rows(path: Path) -> int:
 
 def read_parquet(path: Path, columns: tuple[str, str, str]) -> dict[str, Any]:
     """Read features, labels, class names and ids of a file or of a folder of parts."""
-    parts = parts_of(path)
     features: Floats | None = None
     labels: list[npt.NDArray[Any]] = []
     ids: list[npt.NDArray[np.str_]] = []
     order: dict[str, int] = {}
     dtypes: list[np.dtype[Any]] = []
     n_rows, start = 0, 0
-    for part in parts:
+    for part in parts_of(path):
         with _opened(part) as file:
             n_rows += file.metadata.num_rows
             if file.metadata.num_rows:
@@ -116,7 +115,7 @@ def _opened(part: Path) -> Any:
 
 
 def _number_type(part: Path, schema: Any, columns: tuple[str, str, str]) -> np.dtype[Any]:
-    """Check the columns, and return the type that their vectors are read to."""
+    """Check the columns and return the type of the features to read."""
     import pyarrow as pa
 
     embedding, label, identity = columns
@@ -126,7 +125,7 @@ def _number_type(part: Path, schema: Any, columns: tuple[str, str, str]) -> np.d
     for name in (embedding, label):
         if name not in schema.names:
             raise InputError(
-                f"{part} has no column {name!r}; it has {', '.join(schema.names)}. Say which with columns."
+                f"{part} has no column {name!r}; it has {', '.join(schema.names)}. Name them with columns."
             )
     for name in (label, identity):
         if name in schema.names:
@@ -206,7 +205,7 @@ def _values(part: Path, start: int, column: Any, name: str) -> npt.NDArray[Any]:
 
 
 def write_parquet(path: Path, batches: Iterable[Batch], **metadata: object) -> None:
-    """Write one row group for each batch, and metadata as JSON under ``p3dc.`` and their names."""
+    """Write one row group for each batch, and each of the metadata as JSON under the key ``p3dc.name``."""
     import pyarrow.parquet as pq
 
     records = (_record_batch(batch, metadata) for batch in batches)

@@ -180,7 +180,7 @@ def _content(path: str | os.PathLike[str], file: BinaryIO) -> Any:
 
 def _classes(path: str | os.PathLike[str], content: Any) -> dict[str, list[Vector]]:
     if not isinstance(content, dict) or not content:
-        raise InputError(f"{path} holds a {type(content).__name__}, not a dict from class to feature vectors.")
+        raise InputError(f"{path} holds a {type_name(content)}, not a dict from class to feature vectors.")
     classes: dict[str, list[Vector]] = {}
     size, most = 0, _most_bytes(path)
     for key in list(content):
@@ -207,33 +207,30 @@ def _name(path: str | os.PathLike[str], key: object) -> str:
 
 
 def _vectors(path: str | os.PathLike[str], name: str, vectors: Any) -> Iterator[Vector]:
-    if isinstance(vectors, _Array):
-        if vectors.raw is None or len(vectors.shape) != 2 or vectors.dtype.kind not in "fiu":
-            raise InputError(
-                f"{path} has {_described(vectors)} for class {name}. It must be a list of vectors of numbers."
-            )
+    if _is_array(vectors, 2):
         yield from vectors.read()
-    elif not isinstance(vectors, list | tuple):
-        raise InputError(f"{path} has {_described(vectors)} for class {name}. It must be a list of vectors.")
-    else:
+    elif isinstance(vectors, list | tuple):
         for vector in vectors:
-            yield _vector(path, name, vector)
+            plain = isinstance(vector, list | tuple) and set(map(type, vector)) <= NUMBERS
+            found = np.asarray(vector) if plain else vector
+            if not _is_array(found, 1):
+                what = f"{_described(found)} in class {name}"
+                raise InputError(f"{path} has {what}. It must be a list of vectors of numbers.")
+            yield found
+    else:
+        what = f"{_described(vectors)} for class {name}"
+        raise InputError(f"{path} has {what}. It must be a list of vectors of numbers.")
 
 
-def _vector(path: str | os.PathLike[str], name: str, vector: Any) -> Vector:
-    if isinstance(vector, list | tuple) and set(map(type, vector)) <= NUMBERS:
-        vector = np.asarray(vector)
-    good = isinstance(vector, np.ndarray) or (isinstance(vector, _Array) and vector.raw is not None)
-    if not good or len(vector.shape) != 1 or vector.dtype.kind not in "fiu":
-        raise InputError(f"{path} has {_described(vector)} in class {name}. It must be a list of vectors of numbers.")
-    found: Vector = vector
-    return found
+def _is_array(value: Any, n_axes: int | None = None) -> bool:
+    """Return whether a value is a complete array, of numbers along so many axes if a number of axes is asked for."""
+    if not isinstance(value, np.ndarray) and (not isinstance(value, _Array) or value.raw is None):
+        return False
+    return n_axes is None or (len(value.shape) == n_axes and value.dtype.kind in "fiu")
 
 
 def _described(value: Any) -> str:
-    if isinstance(value, np.ndarray) or (isinstance(value, _Array) and value.raw is not None):
-        return f"an array of shape {value.shape} and type {value.dtype}"
-    return f"a {type_name(value)}"
+    return f"an array of shape {value.shape} and type {value.dtype}" if _is_array(value) else f"a {type_name(value)}"
 
 
 def _joined(path: str | os.PathLike[str], classes: dict[str, list[Vector]]) -> npt.NDArray[Any]:

@@ -98,7 +98,7 @@ def _read_old(content: bytes) -> tuple[dict[str, _Tensor], dict[str, Array]]:
         raise ValueError("it does not begin as torch's files do")
     version, machine = unpickle(file, RULES), unpickle(file, RULES)
     if type(version) is not int or version != VERSION:
-        raise InputError("it is of an unknown version of torch's old form")
+        raise InputError("it is of an unknown version of torch's old format")
     if not isinstance(machine, dict) or machine.get("little_endian") is not True:
         raise InputError("its numbers are not little-endian")
     tensors = _named(unpickle(file, RULES), len(content))
@@ -190,7 +190,7 @@ def _tensor(storage: object, offset: object, shape: object, strides: object, *_:
 
 def _parameter(tensor: object, *_: object) -> _Tensor:
     if not isinstance(tensor, _Tensor):
-        raise InputError("it has a parameter that is no tensor")
+        raise InputError("it has a parameter that is not a tensor")
     return tensor
 
 
