@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from p3dc import FeatureSet, Priors, features
-from p3dc import _validation as checks
+from p3dc import FeatureSet, Priors, _arrays, features
 from p3dc.errors import InputError
 from p3dc.features import stream_features
 
@@ -122,16 +121,16 @@ def test_parts_with_numbers_and_text_for_labels_fit_together(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["npz", "parquet"])
-def test_a_stream_tells_how_far_it_is(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr(checks, "BLOCK_BYTES", 2**14)
+def test_a_stream_reports_its_progress(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(_arrays, "BLOCK_BYTES", 2**14)
     whole = FeatureSet(np.ones((5000, 2), dtype=np.float32), np.arange(5000) % 7)
     whole.save(tmp_path / f"rows.{ending}")
-    told, read = [], 0
-    for rows, _, _ in stream_features(tmp_path / f"rows.{ending}", progress=lambda *step: told.append(step)):
-        assert told[-1:] == ([(read, 5000)] if read else [])
+    steps, read = [], 0
+    for rows, _, _ in stream_features(tmp_path / f"rows.{ending}", progress=lambda *step: steps.append(step)):
+        assert steps[-1:] == ([(read, 5000)] if read else [])
         read += len(rows)
-    assert len(told) > 1
-    assert told[-1] == (5000, 5000)
+    assert len(steps) > 1
+    assert steps[-1] == (5000, 5000)
 
 
 @pytest.mark.parametrize("group", [2048, 10**6])
@@ -164,7 +163,7 @@ def test_the_format_of_a_file_is_asked_once(tmp_path, novel, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", np.longdouble])
-def test_numbers_that_parquet_lacks_are_saved_as_others(tmp_path, dtype):
+def test_numbers_of_types_that_parquet_does_not_have_are_saved_as_others(tmp_path, dtype):
     rows = np.array([[0.5, 1.5], [2.5, 3.5]], dtype)
     for ending in ("npz", "parquet"):
         FeatureSet(rows, ["a", "b"]).save(tmp_path / f"set.{ending}")
@@ -378,7 +377,7 @@ def test_saving_into_a_missing_folder_leaves_nothing_behind(tmp_path, novel):
 
 
 def npy(header, content=b""):
-    """An array file whose header says what it likes."""
+    """An array file with any header."""
     text = repr(header).encode().ljust(118) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + content
 

@@ -92,38 +92,38 @@ def test_impossible_tasks_are_refused(options, sentence):
 
 @settings(deadline=None)
 @given(st.integers(2, 6), st.integers(1, 5), st.integers(0, 20))
-def test_strangers_are_never_of_the_classes_of_their_task(n_way, n_unknown, seed):
+def test_unknown_queries_are_never_of_the_classes_of_their_task(n_way, n_unknown, seed):
     sampler = TaskSampler(LABELS, n_way=n_way, n_shot=2, n_query=4, seed=seed)
     tasks = sampler.draw(30)
-    rows = sampler.strangers(tasks, n_unknown)
+    rows = sampler.unknown_queries(tasks, n_unknown)
     assert rows.shape == (30, n_unknown)
     assert not (LABELS[rows][:, :, None] == tasks.classes[:, None]).any()
 
 
 @pytest.mark.parametrize("size", [1, 7, 10, 23])
-def test_strangers_do_not_depend_on_the_size_of_batches(size):
+def test_unknown_queries_do_not_depend_on_the_size_of_batches(size):
     sampler = TaskSampler(LABELS, n_way=3, n_shot=2, n_query=4, seed=5)
-    whole = sampler.strangers(sampler.draw(23), 4)
+    whole = sampler.unknown_queries(sampler.draw(23), 4)
     parts, done = [], 0
     for tasks in sampler.batches(23, size=size):
-        parts.append(sampler.strangers(tasks, 4, start=done))
+        parts.append(sampler.unknown_queries(tasks, 4, start=done))
         done += len(tasks)
     np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
-def test_strangers_depend_on_the_seed_alone_and_leave_the_tasks_as_they_are():
+def test_unknown_queries_depend_only_on_the_seed_and_do_not_change_the_tasks():
     one, two, other = (TaskSampler(LABELS, n_way=3, n_shot=2, n_query=4, seed=seed) for seed in (5, 5, 6))
     before = one.draw(20)
-    np.testing.assert_array_equal(one.strangers(before, 4), two.strangers(two.draw(20), 4))
+    np.testing.assert_array_equal(one.unknown_queries(before, 4), two.unknown_queries(two.draw(20), 4))
     np.testing.assert_array_equal(one.draw(20).queries, before.queries)
-    assert (other.strangers(before, 4) != one.strangers(before, 4)).any()
+    assert (other.unknown_queries(before, 4) != one.unknown_queries(before, 4)).any()
 
 
-def test_all_other_classes_and_all_their_rows_are_as_likely():
+def test_all_unknown_classes_and_all_their_rows_are_equally_likely():
     labels = np.repeat([0, 1, 2, 3], [10, 4, 4, 5])
     sampler = TaskSampler(labels, n_way=2, n_shot=1, n_query=1, seed=0)
     tasks = sampler.draw(20_000)
-    rows = sampler.strangers(tasks, 1)[:, 0]
+    rows = sampler.unknown_queries(tasks, 1)[:, 0]
     for taken in ({0, 1}, {0, 3}, {2, 3}):
         own = rows[[set(classes) == taken for classes in tasks.classes.tolist()]]
         for c in {0, 1, 2, 3} - taken:
@@ -133,11 +133,11 @@ def test_all_other_classes_and_all_their_rows_are_as_likely():
             assert counts.max() < 1.35 * counts.mean()
 
 
-def test_strangers_need_other_classes_and_a_number():
+def test_unknown_queries_need_other_classes_and_a_number():
     sampler = TaskSampler(LABELS, n_way=7, n_shot=2, n_query=4, seed=0)
     with pytest.raises(InputError, match="all 7 classes are in each task, so there are no others. Lower n_way"):
-        sampler.strangers(sampler.draw(1), 3)
+        sampler.unknown_queries(sampler.draw(1), 3)
     sampler = TaskSampler(LABELS, n_way=3, n_shot=2, n_query=4, seed=0)
     for number in (0, -1, 1.5):
         with pytest.raises(InputError, match=f"n_unknown is {number}"):
-            sampler.strangers(sampler.draw(1), number)
+            sampler.unknown_queries(sampler.draw(1), number)

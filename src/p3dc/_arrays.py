@@ -1,6 +1,6 @@
 """Shared type aliases, and arrays of NumPy and of torch side by side."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,22 @@ Rows = npt.NDArray[np.int64]
 
 Progress = Callable[[int, int], None]
 """Called now and then with the number of steps done and the number of all."""
+
+BLOCK_BYTES = 2**24
+
+
+def row_blocks(rows: Floats) -> Iterator[tuple[int, Floats]]:
+    """Cut rows into blocks of bounded size, each with the number of its first row."""
+    size = max(1, BLOCK_BYTES // max(1, 8 * rows.shape[1]))
+    for start in range(0, len(rows), size):
+        yield start, rows[start : start + size]
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view of an array that cannot be written to."""
+    view = array.view()
+    view.setflags(write=False)
+    return view
 
 
 def is_tensor(values: Any) -> bool:

@@ -1,8 +1,8 @@
-"""Checks of what users hand in. Each failure is one sentence: what, what it got, what to do."""
+"""Checks of what users pass in. Each error says what is wrong, what was found and what to do."""
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -10,23 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
+from p3dc._arrays import Floats, Mask, row_blocks
 from p3dc.errors import InputError
 from p3dc.method import ATTENTIONS
 
-Floats = npt.NDArray[np.floating]
-
-BLOCK_BYTES = 2**24
 KEPT_TYPES = (np.float16, np.float32, np.float64)
 AUTO = "auto"
 Weight = float | Literal["auto"]
 """A number, or "auto" where it is to be chosen from the base classes and the support."""
-
-
-def row_blocks(rows: Floats) -> Iterator[tuple[int, Floats]]:
-    """Cut rows into blocks of bounded size, each with the number of its first row."""
-    size = max(1, BLOCK_BYTES // max(1, 8 * rows.shape[1]))
-    for start in range(0, len(rows), size):
-        yield start, rows[start : start + size]
 
 
 def as_rows(rows: npt.ArrayLike, what: str) -> Floats:
@@ -47,15 +38,8 @@ def as_rows(rows: npt.ArrayLike, what: str) -> Floats:
     return array
 
 
-def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a view of an array that cannot be written to."""
-    view = array.view()
-    view.setflags(write=False)
-    return view
-
-
 def check_finite(rows: Floats, what: str) -> None:
-    """Refuse NaN and infinity, with the row."""
+    """Refuse NaN and infinity, and name the first row that has them."""
     xp = array_namespace(rows)
     for start, block in row_blocks(rows):
         bad = _first(~xp.isfinite(block))
@@ -68,7 +52,7 @@ def check_finite(rows: Floats, what: str) -> None:
 
 
 def check_directions(rows: Floats, what: str) -> None:
-    """Refuse rows of zeros, which a cosine cannot judge."""
+    """Refuse rows of zeros, which have no cosine."""
     row = first_empty(rows)
     if row is not None:
         raise InputError(f"{what} row {row} is all zeros and so has no direction. Remove the row.")
@@ -84,7 +68,7 @@ def first_empty(rows: Floats) -> int | None:
     return None
 
 
-def _first(marks: npt.NDArray[np.bool_]) -> tuple[int, int] | None:
+def _first(marks: Mask) -> tuple[int, int] | None:
     """Return row and column of the first mark, if there is one."""
     xp = array_namespace(marks)
     if not xp.any(marks):
@@ -94,7 +78,7 @@ def _first(marks: npt.NDArray[np.bool_]) -> tuple[int, int] | None:
 
 
 def check_power(rows: Floats, power: float, what: str) -> None:
-    """Refuse what Tukey's transform cannot take: negative features, or zeros under a logarithm; (..., D)."""
+    """Refuse features, (..., D), that have no Tukey transform: negative ones, or zeros if it is a logarithm."""
     if power == 1:
         return
     for start, block in row_blocks(rows.reshape(-1, rows.shape[-1])):
@@ -111,7 +95,7 @@ def check_power(rows: Floats, power: float, what: str) -> None:
 
 
 def as_labels(labels: npt.ArrayLike, n_rows: int | None = None, what: str = "label") -> npt.NDArray[Any]:
-    """Return labels, or ids, as an array of text or of numbers: one for each row, none missing, all of one type."""
+    """Return labels or ids as an array of text or of numbers: one for each row, none missing, all of one type."""
     try:
         array = np.asarray(_as_given(labels))
     except ValueError:
@@ -139,14 +123,14 @@ def as_labels(labels: npt.ArrayLike, n_rows: int | None = None, what: str = "lab
 
 
 def _as_given(values: npt.ArrayLike) -> npt.ArrayLike:
-    """Keep NumPy from turning the numbers of a mixed list into text."""
+    """Prevent NumPy from turning the numbers of a mixed list into text."""
     if isinstance(values, list | tuple) and any(isinstance(value, str | bytes | None) for value in values):
         return np.fromiter(values, dtype=object, count=len(values))
     return values
 
 
 def as_names(names: Iterable[object], n_classes: int | None = None) -> tuple[str, ...]:
-    """Return class names as strings, none of them missing or there twice, and as many as there are classes."""
+    """Return class names as strings; refuse missing or repeated ones and a wrong number of them."""
     if isinstance(names, np.ndarray) and names.ndim != 1:
         raise InputError(f"class_names have shape {names.shape}. Give a list of names.")
     if isinstance(names, str | bytes | dict) or not isinstance(names, Iterable):
@@ -174,10 +158,10 @@ def check_same_width(left: Floats, left_name: str, right: Floats, right_name: st
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a real number, neither NaN nor infinity."""
+    """Return whether a value is a finite real number."""
     try:
         return isinstance(value, Real) and math.isfinite(value)
-    except OverflowError:  # a whole number that no float can hold
+    except OverflowError:  # an integer too large for a float
         return False
 
 
@@ -206,7 +190,7 @@ def check_point(alpha: Weight, beta: Weight, *, extrapolate: bool, scale: Weight
 
 
 def check_share(name: str, share: Any) -> float | None:
-    """Refuse what is no number between 0 and 1; None stands for none."""
+    """Return a share between 0 and 1 as a float, or None if there is none; refuse anything else."""
     if share is None:
         return None
     if not (is_number(share) and 0 < share < 1):
@@ -215,7 +199,7 @@ def check_share(name: str, share: Any) -> float | None:
 
 
 def check_count(name: str, number: Any, least: int) -> None:
-    """Refuse what is no whole number, or too small."""
+    """Refuse a value that is not a whole number or is less than ``least``."""
     if not isinstance(number, Integral):
         raise InputError(f"{name} is {number!r}. It must be a whole number, {least} or more.")
     if number < least:
@@ -223,7 +207,7 @@ def check_count(name: str, number: Any, least: int) -> None:
 
 
 def check_settings(*, n_nearest: int, power: float, scale: Weight, attention: str) -> None:
-    """Refuse settings of the method that mean nothing."""
+    """Refuse settings outside the range in which the method is defined."""
     check_count("n_nearest", n_nearest, 1)
     if not is_number(power) or power < 0:
         raise InputError(f"power is {power!r}. It must be a finite number, 0 or more.")

@@ -8,7 +8,7 @@ from p3dc.priors.prototypes import Priors
 
 
 class Sample(NamedTuple):
-    """Birds of 100 base classes as priors, and of 50 validation and 50 other novel classes as features."""
+    """Features of birds: priors of 100 base classes, rows of 50 validation classes and of 50 novel classes."""
 
     priors: Priors
     validation: FeatureSet
@@ -16,7 +16,7 @@ class Sample(NamedTuple):
 
 
 def load_sample() -> Sample:
-    """Read the shipped sample of CUB features; ``data/README.md`` beside it tells its origin.
+    """Read the sample of CUB features that ships; ``data/README.md`` says where it comes from.
 
     Examples
     --------

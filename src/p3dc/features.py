@@ -1,8 +1,7 @@
-"""Labelled features: reading, checking, writing."""
+"""Labelled features, and how to load and save them."""
 
 import os
-import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._validation import Floats, as_labels, as_names, as_rows, read_only, row_blocks
+from p3dc._arrays import Floats, Labels, Progress, read_only, row_blocks
+from p3dc._validation import as_labels, as_names, as_rows
 from p3dc.errors import InputError
-from p3dc.io.atomic import check_text, damaged, replacing
+from p3dc.io.atomic import check_text, replacing
+from p3dc.io.npz import read_npz, write_npz
 from p3dc.io.parquet import COLUMNS, Batch, count_rows, parquet_batches, parts_of, read_parquet, write_parquet
 from p3dc.io.plk import read_plk
 
@@ -45,7 +46,7 @@ class FeatureSet:
     """
 
     features: Floats
-    labels: npt.NDArray[np.int64]
+    labels: Labels
     class_names: tuple[str, ...]
     ids: npt.NDArray[np.str_] | None
 
@@ -79,7 +80,7 @@ class FeatureSet:
         return len(self.labels)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():  # an array forgets in a pickle that it cannot be written to
+        for name, value in state.items():  # a pickled array comes back writable
             object.__setattr__(self, name, read_only(value) if isinstance(value, np.ndarray) else value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "FeatureSet":
@@ -97,10 +98,10 @@ class FeatureSet:
         ----------
         path : path
             ``.npz`` with ``features``, ``labels`` and perhaps ``class_names`` and ``ids``; ``.parquet``, a file or a
-            folder of parts; or ``.plk``, the pickled dict from class to vectors of the S2M2 and DC releases, of which
-            only arrays and containers are read.
+            folder of parts; or ``.plk``, the pickled dict from class to vectors of the S2M2 and DC releases. Nothing in
+            a pickle is run: only arrays and containers are read.
         columns : three names, default=("embedding", "label", "id")
-            What the Parquet columns are called. The last may be missing from the file.
+            The names of the Parquet columns. The last may be missing from the file.
 
         Returns
         -------
@@ -110,25 +111,30 @@ class FeatureSet:
         return _load(path, _format_of(path), columns)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to ``.npz`` or ``.parquet``, by the ending of the name. The file appears whole or not at all."""
+        """Write to ``.npz`` or ``.parquet``, by the ending of the path. The file appears whole or not at all."""
         path = Path(path)
         if path.suffix not in (".npz", ".parquet"):
             raise InputError(f"{path} ends in {path.suffix!r}. Features are written as .npz or .parquet.")
         check_text(self.class_names, "class_names")
         check_text([] if self.ids is None else self.ids.tolist(), "ids")
         with replacing(path) as temporary:
-            (_write_npz if path.suffix == ".npz" else write_parquet)(self, temporary)
+            if path.suffix == ".npz":
+                arrays = {"features": self.features, "labels": self.labels, "class_names": np.array(self.class_names)}
+                write_npz(temporary, arrays if self.ids is None else arrays | {"ids": self.ids})
+            else:
+                names = np.array(self.class_names, dtype=object)
+                write_parquet(temporary, _batches(self, names), class_names=self.class_names)
 
 
 def stream_features(
     path: str | os.PathLike[str],
     *,
     columns: tuple[str, str, str] = COLUMNS,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Batch]:
-    """Read features a batch at a time; of Parquet no more than a batch is ever in memory.
+    """Read features a batch at a time; a Parquet file is never in memory as a whole.
 
-    ``progress`` is called after each batch with the number of rows read and of all rows.
+    ``progress`` is called after each batch with the number of rows read and the number of all rows.
     """
     path = Path(path)
     kind = _format_of(path)
@@ -136,7 +142,7 @@ def stream_features(
         n_rows, batches = count_rows(path), parquet_batches(path, columns)
     else:
         whole = _load(path, kind, columns)
-        n_rows, batches = len(whole), _batches(whole)
+        n_rows, batches = len(whole), _batches(whole, np.array(whole.class_names))
     done = 0
     for batch in batches:
         yield batch
@@ -145,24 +151,21 @@ def stream_features(
             progress(done, n_rows)
 
 
-def _batches(whole: FeatureSet) -> Iterator[Batch]:
-    names = np.asarray(whole.class_names)
+def _batches(whole: FeatureSet, names: npt.NDArray[Any]) -> Iterator[Batch]:
     for start, block in row_blocks(whole.features):
         part = slice(start, start + len(block))
         yield block, names[whole.labels[part]], None if whole.ids is None else whole.ids[part]
 
 
 def feature_parts(path: str | os.PathLike[str]) -> list[Path]:
-    """List the files that :func:`stream_features` reads, in its order; each can be read by itself."""
+    """List the files that :func:`stream_features` reads, in order; each can be read separately."""
     path = Path(path)
     return parts_of(path) if _format_of(path) == "parquet" else [path]
 
 
 def _load(path: Path, kind: str, columns: tuple[str, str, str]) -> FeatureSet:
-    if kind == "parquet":
-        content = read_parquet(path, columns)
-    else:
-        content = _read_npz(path) if kind == "npz" else _read_plk(path)
+    readers = {"npz": read_npz, "parquet": lambda path: read_parquet(path, columns), "plk": _read_plk}
+    content = readers[kind](path)
     try:
         return FeatureSet(**content)
     except InputError as error:
@@ -178,31 +181,6 @@ def _format_of(path: Path) -> str:
     if path.suffix not in formats:
         raise InputError(f"{path} ends in {path.suffix!r}. Features are read from .npz, .parquet and .plk.")
     return formats[path.suffix]
-
-
-def _read_npz(path: Path) -> dict[str, Any]:
-    try:
-        if not zipfile.is_zipfile(path):
-            raise InputError(f"{path} is damaged or is not an .npz file. Fetch or write it again.")
-        with np.load(path, allow_pickle=False) as file:
-            missing = {"features", "labels"} - set(file.files)
-            if missing:
-                found = ", ".join(file.files) or "nothing"
-                raise InputError(f"{path} lacks {', '.join(sorted(missing))}; it holds {found}.")
-            return {name: file[name] for name in ("features", "labels", "class_names", "ids") if name in file.files}
-    except InputError:
-        raise
-    except Exception as error:  # a damaged file can raise anything
-        raise damaged(path, error) from None
-
-
-def _write_npz(features: FeatureSet, path: Path) -> None:
-    arrays: dict[str, Any] = {"features": features.features, "labels": features.labels}
-    arrays["class_names"] = np.asarray(features.class_names, dtype=np.str_)
-    if features.ids is not None:
-        arrays["ids"] = features.ids
-    with path.open("wb") as file:
-        np.savez(file, **arrays)
 
 
 def _read_plk(path: Path) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from p3dc._arrays import Rows
 from p3dc._validation import as_labels, check_count
 from p3dc.errors import InputError
 
-Rows = npt.NDArray[np.int64]
-
-BLOCK = 1000  # tasks that are drawn together: what they take stays in the cache
+BLOCK = 1000
+"""How many tasks are drawn together: few enough for the cache, many enough for NumPy."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Tasks:
     support : array of shape (T, N, K)
         The labelled rows of each class.
     queries : array of shape (T, N, Q)
-        The rows to classify, beside the class that they belong to.
+        The rows to classify, by the class that they belong to.
     """
 
     classes: Rows
@@ -54,7 +54,7 @@ def sample_tasks(
 ) -> Tasks:
     """Draw few-shot tasks: classes at random, then distinct rows of each class.
 
-    Task i depends on the seed and on i alone: drawing ten tasks or ten thousand gives the same first ten.
+    Task i depends only on the seed and on i: the first ten tasks are the same whether ten or ten thousand are drawn.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ def sample_tasks(
     n_tasks : int
         How many tasks to draw.
     seed : int
-        Begins the random sequence.
+        Seed of the random numbers.
     class_names : sequence of str, optional
-        What to call each label in an error, where labels are positions in it.
+        Names for error sentences, if labels are positions in them.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def sample_tasks(
 
 
 class TaskSampler:
-    """The endless sequence of tasks that :func:`sample_tasks` begins with; any part of it can be drawn."""
+    """The endless sequence of tasks that :func:`sample_tasks` draws the beginning of; any part of it can be drawn."""
 
     def __init__(
         self,
@@ -124,14 +124,14 @@ class TaskSampler:
         self.first = np.cumsum(self.counts) - self.counts
 
     def draw(self, n_tasks: int, start: int = 0) -> Tasks:
-        """Draw the tasks from number ``start`` on."""
+        """Draw ``n_tasks`` tasks, the first of them number ``start``."""
         check_count("n_tasks", n_tasks, 1)
         blocks = [self._draw(min(BLOCK, n_tasks - done), start + done) for done in range(0, n_tasks, BLOCK)]
         classes, rows = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
         return Tasks(classes, rows[..., : self.n_shot], rows[..., self.n_shot :])
 
     def _draw(self, n_tasks: int, start: int) -> tuple[Rows, Rows]:
-        """Draw the classes and the rows of a few tasks."""
+        """Draw the classes, (T, N), and the rows, (T, N, K + Q), of a few tasks."""
         draws_per_task = self.n_way * (1 + self.n_rows)
         generator = np.random.PCG64(self.seed)
         generator.advance(start * draws_per_task)
@@ -140,8 +140,8 @@ class TaskSampler:
         members = _distinct(uniform[:, self.n_way :].reshape(n_tasks, self.n_way, -1), self.counts[classes])
         return classes, self.by_class[self.first[classes][..., None] + members]
 
-    def strangers(self, tasks: Tasks, n_unknown: int, start: int = 0) -> Rows:
-        """Draw rows of classes outside each task, (T, n_unknown); ``start`` is the number of the first task."""
+    def unknown_queries(self, tasks: Tasks, n_unknown: int, start: int = 0) -> Rows:
+        """Draw queries of unknown classes (out-of-distribution) for the tasks from number ``start`` on."""
         check_count("n_unknown", n_unknown, 1)
         n_classes = len(self.counts)
         if n_classes == self.n_way:
@@ -155,17 +155,17 @@ class TaskSampler:
         return np.asarray(self.by_class[self.first[classes] + (uniform[:, 1] * self.counts[classes]).astype(np.int64)])
 
     def batches(self, n_tasks: int, size: int = 100) -> Iterator[Tasks]:
-        """Draw the first tasks a batch at a time, so that memory does not grow with their number."""
+        """Draw the first tasks in batches, so that memory does not grow with their number."""
         check_count("n_tasks", n_tasks, 1)
         for start in range(0, n_tasks, size):
             yield self.draw(min(size, n_tasks - start), start)
 
 
 def _distinct(uniform: npt.NDArray[np.float64], bounds: Rows) -> Rows:
-    """Turn uniform numbers, (..., k), into k different integers below each bound, (...), every order as likely.
+    """Turn uniform numbers, (..., k), into k distinct integers below each bound, (...), with all orders equally likely.
 
-    The j-th number picks a place among the integers still free; as many more as were taken up to it turn the place into
-    the integer. For each integer taken, ``gaps`` has how many free ones lie below it.
+    Number j picks the position of an integer among those that are still free. The integer is that position plus the
+    number of integers already chosen below it. ``gaps`` counts, for each chosen integer, the free ones below it.
     """
     n_chosen = uniform.shape[-1]
     places = np.moveaxis(uniform * (bounds[..., None] - np.arange(n_chosen)), -1, 0).astype(np.int32, order="C")

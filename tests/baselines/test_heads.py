@@ -202,7 +202,7 @@ def test_chunks_of_tasks_and_blocks_of_base_features_change_nothing(tasks, base,
     method = TCPR(base, n_nearest=40, n_epochs=0)
     whole = method.learn_tasks(tasks[0], LABELS)
     monkeypatch.setattr("p3dc.baselines.tcpr.CHUNK_BYTES", 1)
-    monkeypatch.setattr("p3dc._validation.BLOCK_BYTES", 8 * 24 * 7)
+    monkeypatch.setattr("p3dc._arrays.BLOCK_BYTES", 8 * 24 * 7)
     for left, right in zip(whole, method.learn_tasks(tasks[0], LABELS), strict=True):
         np.testing.assert_allclose(left, right, rtol=0, atol=1e-12)
 

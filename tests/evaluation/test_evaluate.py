@@ -161,7 +161,7 @@ def one_by_one(classifier, features, n_unknown, **drawing):
     n_tasks = drawing.pop("n_tasks")
     sampler = TaskSampler(features.labels, **drawing)
     tasks = sampler.draw(n_tasks)
-    strangers = sampler.strangers(tasks, n_unknown)
+    strangers = sampler.unknown_queries(tasks, n_unknown)
     labels = np.repeat(range(drawing["n_way"]), drawing["n_shot"])
     for support, queries, strange in zip(tasks.support, tasks.queries, strangers, strict=True):
         model = clone(classifier).fit(features.features[support.ravel()].astype(float), labels)

@@ -90,7 +90,7 @@ def test_paths_that_cannot_be_written_are_refused_before_any_work(tmp_path, monk
         check_folder(tmp_path / "file.json")
 
 
-def test_numbers_that_json_lacks_become_null(tmp_path):
+def test_numbers_that_json_does_not_have_become_null(tmp_path):
     content = {"a": [1.5, float("nan"), (float("inf"), -float("inf"))], "b": np.float64("nan"), "c": {"d": 2}}
     write_json(tmp_path / "file.json", content)
 
@@ -110,7 +110,7 @@ def test_half_characters_are_refused_and_leave_the_old_file(tmp_path):
     assert path.read_text() == "old"
 
 
-def test_whatever_makes_arrays_unreadable_is_told_in_one_sentence(tmp_path):
+def test_whatever_makes_arrays_unreadable_is_explained_in_one_sentence(tmp_path):
     path = tmp_path / "file.safetensors"
 
     def write(dtype="F32", facts="{}", shape=(1,), ends=4):

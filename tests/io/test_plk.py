@@ -28,8 +28,8 @@ def by_class(path):
     return dict(zip(counts, np.split(features, np.cumsum(list(counts.values()))[:-1]), strict=True))
 
 
-def told(path):
-    """What another process says of a pickle; a crash is its exit code."""
+def error_in_another_process(path):
+    """The error for a pickle; a crash would fail here and not end the test run."""
     code = f"""
 from p3dc.errors import InputError
 from p3dc.io.plk import read_plk
@@ -175,6 +175,27 @@ def test_a_pickle_that_repeats_one_vector_for_ever_is_refused(tmp_path):
     (tmp_path / "base.plk").write_bytes(pickle.dumps({"a": rows}))
     with pytest.raises(InputError, match="repeats its vectors until they take 3,200,000,000 bytes"):
         read_plk(tmp_path / "base.plk")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        b"]((" + b"K\x01" * 3000 + b"lq\x01" + b"h\x01" * 3000 + b"e",
+        buffer(F4, number(2**47) + b"K\x00\x86", raw(b"")),
+        buffer(F4, number(2**62) + b"K\x00\x86", raw(b"")),
+        name("builtins", "list") + b"q\x02](" + b"N" * 3000 + b"eq\x01" + b"h\x02h\x01\x85R0" * 3000,
+    ],
+    ids=["one list of numbers", "rows of nothing", "more rows than there are numbers", "copies of a list"],
+)
+def test_a_small_pickle_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr("p3dc.io.plk.SMALL", 2**20)
+    (tmp_path / "base.plk").write_bytes(b"\x80\x05}" + text("a") + rows + b"s.")
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"repeats its vectors over and over|was refused and nothing in it was run"):
+        read_plk(tmp_path / "base.plk")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**23
 
 
 def test_vectors_may_be_lists_of_numbers_or_one_array(tmp_path):
@@ -358,7 +379,7 @@ assert read_plk("{tmp_path}/good.plk")[0].tolist() == [[1, 2]]
 )
 def test_what_exhausts_other_readers_is_refused(tmp_path, evil):
     (tmp_path / "evil.plk").write_bytes(b"\x80\x05" + evil)
-    assert "evil.plk " in told(tmp_path / "evil.plk")
+    assert "evil.plk " in error_in_another_process(tmp_path / "evil.plk")
 
 
 def test_a_stand_in_cannot_be_changed():

@@ -247,7 +247,7 @@ REFUSED = {
 def test_every_way_round_the_reader_is_refused(path, case, form):
     flat = np.arange(6, dtype=np.float32)
     path.write_bytes(form(content({"w": REFUSED[case]}), {"0": flat}))
-    with pytest.raises(InputError, match="net.pth was refused and nothing in it was run: it .*Save a state dict alone"):
+    with pytest.raises(InputError, match="net.pth was refused and nothing in it was run: it .*Save only a state dict"):
         read_tensors(path)
 
 

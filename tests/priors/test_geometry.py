@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.covariance import OAS
 
-from p3dc import FeatureSet, P3DCClassifier, Priors
-from p3dc import _validation as checks
+from p3dc import FeatureSet, P3DCClassifier, Priors, _arrays
 from p3dc.errors import InputError
 from p3dc.io.safetensors import read_arrays, write_arrays
 from p3dc.priors.geometry import N_AXES, _isotropic_share
@@ -141,7 +140,7 @@ def test_moments_are_those_of_the_rows(base, priors):
 
 
 def test_the_size_of_blocks_changes_nothing(base, priors, monkeypatch):
-    monkeypatch.setattr(checks, "BLOCK_BYTES", 8 * 24 * 7)
+    monkeypatch.setattr(_arrays, "BLOCK_BYTES", 8 * 24 * 7)
     assert_close(Priors.from_features(base).geometry, priors.geometry, rtol=1e-5)
 
 

@@ -133,7 +133,7 @@ def evaluate(
             drawing = {"n_way": way, "n_shot": n_shot, "n_query": query, "seed": seed}
             sampler = TaskSampler(features.labels, **drawing, class_names=features.class_names)
             if unknown and features is tested:
-                sampler.strangers(sampler.draw(1), unknown)
+                sampler.unknown_queries(sampler.draw(1), unknown)
     priors = _priors_of(known)
     experiments = []
     with engine_of(engine, address) as on_ray:

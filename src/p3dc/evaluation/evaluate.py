@@ -10,13 +10,14 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from p3dc._arrays import Rows
 from p3dc._validation import check_count
 from p3dc.confidence.metrics import Reliability, area_under_roc
 from p3dc.errors import InputError
 from p3dc.evaluation.runners import Judge, Verdict, judge
 from p3dc.features import FeatureSet
 from p3dc.scoring.device_memory import Device, Memory, open_device
-from p3dc.tasks import BLOCK, Rows, Tasks, TaskSampler
+from p3dc.tasks import BLOCK, Tasks, TaskSampler
 
 Progress = Callable[[int, int], None]
 """Called with the number of tasks done and the number of all."""
@@ -371,7 +372,7 @@ def _recorder(
 
     def draw(numbers: range) -> Drawn:
         tasks = sampler.draw(len(numbers), numbers.start)
-        return tasks, sampler.strangers(tasks, n_unknown, numbers.start) if n_unknown else None
+        return tasks, sampler.unknown_queries(tasks, n_unknown, numbers.start) if n_unknown else None
 
     return Measure(draw, partial(_records, _judges(classifiers, features, device)))
 

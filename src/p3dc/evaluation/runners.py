@@ -10,7 +10,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from sklearn.base import clone
 
-from p3dc._arrays import Floats, as_numpy
+from p3dc._arrays import Floats, Rows, as_numpy
 from p3dc.baselines.contract import TaskMethod
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.confidence.temperature import probabilities
@@ -18,7 +18,7 @@ from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.scoring.device_memory import Device
 from p3dc.scoring.task_scorer import TaskScorer, task_scorer
-from p3dc.tasks import Rows, Tasks
+from p3dc.tasks import Tasks
 
 Counts = npt.NDArray[np.int64]
 

@@ -7,16 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from p3dc._validation import (
-    Floats,
-    check_count,
-    check_directions,
-    check_point,
-    check_power,
-    check_same_width,
-    check_settings,
-    read_only,
-)
+from p3dc._arrays import Floats, read_only
+from p3dc._validation import check_count, check_directions, check_point, check_power, check_same_width, check_settings
 from p3dc.baselines.dc import calibrated_means
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet

@@ -1,13 +1,13 @@
-"""One part of an extraction: which files it covers, whether it is there, how it is made.
+"""One part of an extraction: which files it covers, whether it exists, how it is made.
 
-Part k covers the files from k · part_rows on, always as many. Each part says in its metadata what made it, which files
-it covers and which of them failed. It is written in one step, and whoever makes it writes the same rows: a part is
-there whole or is made again, by any process and any number of times.
+Part k covers ``part_rows`` files from file k · part_rows on. Its metadata record what made it, which files it covers
+and which of them failed. It is written atomically and every process writes the same rows, so that a part is either
+complete or is made again, by any process and any number of times.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import count, islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from p3dc._arrays import Progress
 from p3dc._validation import check_count
 from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Backbone
@@ -23,6 +24,7 @@ from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.sources import ImageFile, readable
 from p3dc.io.atomic import replacing
+from p3dc.io.parquet import write_parquet
 
 FACTS_KEY = b"p3dc.extraction"
 VERSION = 1
@@ -35,7 +37,7 @@ Maker = dict[str, Any]
 
 
 def maker_of(backbone: Backbone, part_rows: int) -> Maker:
-    """Tell what must be equal in all parts of a folder."""
+    """Describe what must be equal in all parts of a folder."""
     return {
         "version": VERSION,
         "backbone": {"name": backbone.name, "digest": backbone.digest, "n_features": backbone.n_features},
@@ -45,7 +47,7 @@ def maker_of(backbone: Backbone, part_rows: int) -> Maker:
 
 
 def in_parts(files: Iterable[ImageFile], part_rows: int) -> Iterator[tuple[int, list[ImageFile]]]:
-    """Cut a list of files into numbered parts, holding one at a time."""
+    """Split files into numbered parts, with one part in memory at a time."""
     check_count("part_rows", part_rows, 1)
     remaining = iter(files)
     for number in count():
@@ -56,12 +58,12 @@ def in_parts(files: Iterable[ImageFile], part_rows: int) -> Iterator[tuple[int, 
 
 
 def part_path(folder: Path, number: int) -> Path:
-    """Name the file of a part."""
+    """Return the path of a part."""
     return folder / f"part-{number:06}.parquet"
 
 
 def kept_failures(path: Path, files: list[ImageFile], maker: Maker) -> list[Failure] | None:
-    """Return the failures of a part that is there; None if it is missing or its files have changed since."""
+    """Return the failures of an existing part, or None if it is missing or its files have changed since."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -94,7 +96,7 @@ def make_part(
     *,
     batch: int = 32,
     workers: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Failure]:
     """Extract one part, write it and return its failures.
 
@@ -103,11 +105,11 @@ def make_part(
     path : Path
         The file to write.
     files : list of ImageFile
-        What the part covers.
+        The images that the part covers.
     maker : dict
-        What :func:`maker_of` tells of the backbone.
+        The result of :func:`maker_of` for the backbone.
     backbone : Backbone
-        What makes the features.
+        The network.
     batch, workers : int
         As in :func:`p3dc.images.embedding.embed_images`.
     progress : callable, optional
@@ -136,12 +138,15 @@ def make_part(
             if progress is not None:
                 progress(len(kept) + len(failures), len(files))
     facts = {"maker": maker, "files": _listing_digest(files), "contents": contents, "failures": failures}
-    _write_parquet(path, features[: len(kept)], kept, facts)
+    labels = np.array([file.label or "" for file in kept], dtype=object)
+    keys = np.array([file.key for file in kept], dtype=object)
+    with replacing(path) as temporary:
+        write_parquet(temporary, [(features[: len(kept)], labels, keys)], extraction=facts)
     return failures
 
 
 def _contents_digest(files: list[ImageFile]) -> str:
-    """Hash sizes and times of change, which tell whether a file is still the one that was read."""
+    """Hash the sizes and modification times of files, to notice a file that changed after it was read."""
     stamps: list[tuple[int, int] | None] = []
     for file in files:
         try:
@@ -188,19 +193,3 @@ def _changed(path: Path, before: set[str], now: set[str]) -> str:
 def _check_name(file: ImageFile) -> None:
     if readable(file.path) != str(file.path):
         raise ImageError("Its name is not UTF-8 text. Rename it.")
-
-
-def _write_parquet(path: Path, features: Any, files: list[ImageFile], facts: dict[str, Any]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    n_features = features.shape[1]
-    fields = [("embedding", pa.list_(pa.float32(), n_features)), ("label", pa.string()), ("id", pa.string())]
-    columns = [
-        pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), n_features),
-        pa.array([file.label or "" for file in files], pa.string()),
-        pa.array([file.key for file in files], pa.string()),
-    ]
-    table = pa.table(columns, schema=pa.schema(fields, metadata={FACTS_KEY: json.dumps(facts)}))
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary, use_dictionary=["label"])

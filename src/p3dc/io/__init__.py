@@ -1,1 +1,1 @@
-"""Reading and writing files: atomic, and never code."""
+"""File formats: writes are atomic, and reading never runs code."""

@@ -19,9 +19,9 @@ FIGURE_FORMATS = (".png", ".svg", ".pdf")
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path to write to; afterwards it becomes ``path``, or goes away if writing failed.
+    """Yield a temporary path to write to; afterwards it is renamed to ``path``, or removed if writing failed.
 
-    A link stays, and the file that it points to is replaced. The permissions of an old file stay.
+    A link is kept, and the file that it points to is replaced. The permissions of an old file are kept.
     """
     check_folder(path)
     target = Path(os.path.realpath(path))
@@ -40,7 +40,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that could not be written; worth asking before long work, not after it."""
+    """Refuse a path that cannot be written, before long work rather than after it."""
     target = Path(os.path.realpath(path))
     if not target.parent.is_dir():
         raise InputError(f"{path} cannot be written: {target.parent} is not a folder. Make it first.")
@@ -53,7 +53,7 @@ def check_folder(path: str | os.PathLike[str]) -> None:
 
 
 def check_text(texts: Iterable[str], what: str) -> None:
-    """Refuse text that no file can hold: halves of characters."""
+    """Refuse text with halves of characters (lone surrogates), which cannot be encoded."""
     for text in texts:
         try:
             text.encode()
@@ -70,14 +70,14 @@ def _flush(path: Path, mode: int) -> None:
         os.close(handle)
 
 
-def damaged(path: str | os.PathLike[str], error: Exception) -> InputError:
-    """Make the sentence for a file that could not be read."""
+def damaged(path: str | os.PathLike[str], error: Exception, otherwise: str = "cannot be read") -> InputError:
+    """Return the error for a file that is damaged or ``otherwise`` cannot be used."""
     why = str(error) or type(error).__name__
-    return InputError(f"{path} is damaged or cannot be read ({why}). Fetch or write it again.")
+    return InputError(f"{path} is damaged or {otherwise} ({why}). Fetch or write it again.")
 
 
 def write_json(path: str | os.PathLike[str], content: object) -> None:
-    """Write JSON atomically; NaN and infinity, which JSON reason, become null."""
+    """Write JSON atomically; NaN and infinity, which JSON does not have, become null."""
     text = json.dumps(_without_nan(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     write_text(path, text)
 

@@ -1,26 +1,27 @@
 """Features in Parquet: one file, or a folder of parts."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._validation import Floats, row_blocks
+from p3dc._arrays import Floats
 from p3dc.errors import InputError
 from p3dc.io.atomic import damaged
 
 COLUMNS = ("embedding", "label", "id")
 CLASS_NAMES_KEY = b"p3dc.class_names"
 
-Batch = tuple[Floats, npt.NDArray[Any], npt.NDArray[np.str_] | None]
+Batch = tuple[Floats, npt.NDArray[Any], npt.NDArray[Any] | None]
 """Some rows: features, labels as the file has them, ids."""
 
 
 def parts_of(path: Path) -> list[Path]:
-    """List the files of a folder of parts in order, or the one file that there is."""
+    """List the files of a folder of parts in order, or the only file."""
     if not path.is_dir():
         return [path]
     found = (part for part in path.rglob("*.parquet") if part.is_file())
@@ -31,7 +32,7 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def count_rows(path: Path) -> int:
-    """Count the rows of a file or of a folder of parts, by what the files say of themselves."""
+    """Count the rows of a file or of a folder of parts, from the metadata of the files."""
     total = 0
     for part in parts_of(path):
         with _opened(part) as file:
@@ -41,14 +42,13 @@ def count_rows(path: Path) -> int:
 
 def read_parquet(path: Path, columns: tuple[str, str, str]) -> dict[str, Any]:
     """Read features, labels, class names and ids of a file or of a folder of parts."""
-    parts = parts_of(path)
     features: Floats | None = None
     labels: list[npt.NDArray[Any]] = []
     ids: list[npt.NDArray[np.str_]] = []
     order: dict[str, int] = {}
     dtypes: list[np.dtype[Any]] = []
     n_rows, start = 0, 0
-    for part in parts:
+    for part in parts_of(path):
         with _opened(part) as file:
             n_rows += file.metadata.num_rows
             if file.metadata.num_rows:
@@ -108,14 +108,14 @@ def _opened(part: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        # Without these a reader holds all row groups, or all of one, before it gives the first row.
+        # Without these a reader holds all row groups, or all of one, before it returns the first row.
         return pq.ParquetFile(part, pre_buffer=False, buffer_size=2**20)
     except Exception as error:  # a damaged file can raise anything
-        raise InputError(f"{part} is damaged or is not a Parquet file ({error}). Fetch or write it again.") from None
+        raise damaged(part, error, "is not a Parquet file") from None
 
 
 def _number_type(part: Path, schema: Any, columns: tuple[str, str, str]) -> np.dtype[Any]:
-    """Check the columns, and return the type that their vectors are read to."""
+    """Check the columns and return the type of the features to read."""
     import pyarrow as pa
 
     embedding, label, identity = columns
@@ -125,7 +125,7 @@ def _number_type(part: Path, schema: Any, columns: tuple[str, str, str]) -> np.d
     for name in (embedding, label):
         if name not in schema.names:
             raise InputError(
-                f"{part} has no column {name!r}; it has {', '.join(schema.names)}. Say which with columns."
+                f"{part} has no column {name!r}; it has {', '.join(schema.names)}. Name them with columns."
             )
     for name in (label, identity):
         if name in schema.names:
@@ -147,7 +147,7 @@ def _number_type(part: Path, schema: Any, columns: tuple[str, str, str]) -> np.d
 
 
 def parquet_batches(path: Path, columns: tuple[str, str, str]) -> Iterator[Batch]:
-    """Read a file or a folder of parts, no more than a batch of it at a time."""
+    """Read a file or a folder of parts, with one batch in memory at a time."""
     embedding, label, identity = columns
     width: int | None = None
     for part in parts_of(path):
@@ -204,29 +204,25 @@ def _values(part: Path, start: int, column: Any, name: str) -> npt.NDArray[Any]:
     return values.astype(np.str_) if values.dtype.kind == "O" else values
 
 
-def write_parquet(features: Any, path: Path) -> None:
-    """Write a feature set with its class names and, where there are any, ids."""
-    import pyarrow as pa
+def write_parquet(path: Path, batches: Iterable[Batch], **metadata: object) -> None:
+    """Write one row group for each batch, and each of the metadata as JSON under the key ``p3dc.name``."""
     import pyarrow.parquet as pq
 
-    n_features = features.features.shape[1]
-    dtype = features.features.dtype.newbyteorder("=")
-    dtype = dtype if dtype.itemsize <= 8 else np.dtype(np.float64)  # Parquet has no longer one
-    fields = [
-        ("embedding", pa.list_(pa.from_numpy_dtype(dtype), n_features)),
-        ("label", pa.string()),
-    ]
-    if features.ids is not None:
-        fields.append(("id", pa.string()))
-    names = np.asarray(features.class_names, dtype=object)
-    schema = pa.schema(fields, metadata={CLASS_NAMES_KEY: json.dumps(features.class_names)})
-    with pq.ParquetWriter(path, schema) as writer:
-        for start, block in row_blocks(features.features):
-            part = slice(start, start + len(block))
-            columns = [
-                pa.FixedSizeListArray.from_arrays(pa.array(block.astype(dtype, copy=False).ravel()), n_features),
-                pa.array(names[features.labels[part]]),
-            ]
-            if features.ids is not None:
-                columns.append(pa.array(features.ids[part].tolist()))
-            writer.write_batch(pa.record_batch(columns, schema=schema))
+    records = (_record_batch(batch, metadata) for batch in batches)
+    first = next(records)
+    with pq.ParquetWriter(path, first.schema, use_dictionary=["label"]) as writer:
+        for record in chain([first], records):
+            writer.write_batch(record)
+
+
+def _record_batch(batch: Batch, metadata: dict[str, object]) -> Any:
+    import pyarrow as pa
+
+    features, labels, ids = batch
+    columns = {
+        "embedding": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
+        "label": pa.array(labels, pa.string()),
+    }
+    if ids is not None:
+        columns["id"] = pa.array(ids, pa.string())
+    return pa.record_batch(columns, metadata={f"p3dc.{key}": json.dumps(value) for key, value in metadata.items()})

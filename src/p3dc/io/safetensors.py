@@ -1,4 +1,4 @@
-"""Priors and models as safetensors files: named arrays and a little JSON, nothing that could run."""
+"""Priors and models as safetensors files: named arrays and a little JSON, no code."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def read_arrays(
     optional: Collection[str] = (),
     facts: Collection[str],
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Read what :func:`write_arrays` wrote, and refuse by name what this version does not know."""
+    """Read what :func:`write_arrays` wrote; refuse entries that this version does not know, by name."""
     if not Path(path).is_file():
         raise InputError(f"{path} is not a file. Give the path of a file written by save.")
     try:
@@ -48,7 +48,7 @@ def read_arrays(
             _check_keys(path, "array", keys, required, optional)
             arrays = {key: file.get_tensor(key) for key in sorted(keys)}
             for key, array in arrays.items():
-                if array.dtype.kind == "V":  # types that NumPy has only with another package
+                if array.dtype.kind == "V":  # a type that NumPy knows only with another package
                     raise TypeError(f"{key} is of type {array.dtype}")
         found = json.loads(header["facts"])
     except InputError:

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._arrays import is_tensor, to_device_of
-from p3dc._validation import read_only, row_blocks
+from p3dc._arrays import is_tensor, read_only, row_blocks, to_device_of
 from p3dc.method import l2_normalize
 
 Array = npt.NDArray[np.float64]

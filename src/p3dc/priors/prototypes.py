@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._validation import as_names, as_rows, check_directions, read_only, row_blocks
+from p3dc._arrays import read_only, row_blocks
+from p3dc._validation import as_names, as_rows, check_directions
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.io.safetensors import read_arrays, write_arrays

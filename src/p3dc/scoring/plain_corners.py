@@ -6,8 +6,8 @@ Shape letters are those of :mod:`p3dc.scoring.kernel`; S = N * K support, D feat
 import numpy as np
 
 from p3dc import method
-from p3dc._arrays import Array, Floats, Rows
-from p3dc._validation import check_power, row_blocks
+from p3dc._arrays import Array, Floats, Rows, row_blocks
+from p3dc._validation import check_power
 from p3dc.adaptive.settings import Settings
 from p3dc.errors import InputError
 from p3dc.scoring.endpoints import endpoints_of_tasks

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._arrays import Floats
-from p3dc._validation import check_directions, check_same_width, row_blocks
+from p3dc._arrays import Floats, row_blocks
+from p3dc._validation import check_directions, check_same_width
 from p3dc.adaptive.settings import Settings
 from p3dc.adaptive.space import WhitenedSpace
 from p3dc.priors.prototypes import Priors, as_priors, geometry_warning

@@ -13,8 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from p3dc._arrays import Floats
-from p3dc._validation import row_blocks
+from p3dc._arrays import Floats, row_blocks
 from p3dc.adaptive.settings import Settings
 from p3dc.adaptive.space import WhitenedSpace
 from p3dc.errors import InputError

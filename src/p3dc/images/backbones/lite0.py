@@ -200,7 +200,7 @@ def _weight(tensors: dict[str, Floats], name: str, shape: tuple[int, ...]) -> Fl
     if found is None or found.shape != shape:
         got = "nothing" if found is None else f"shape {found.shape}"
         raise InputError(f"the weights of {NAME} have {got} for {name}, not shape {shape}. Install them again.")
-    return found.astype(np.float32, copy=False)
+    return np.asarray(found, np.float32)
 
 
 def _cache_folder() -> Path | None:
