@@ -153,9 +153,8 @@ def relevance(n_tasks: int) -> Iterator[dict[str, Any]]:
 def mean_relevance(priors: Priors, novel: FeatureSet, n_shot: int) -> float:
     tasks = sample_tasks(novel.labels, n_shot=n_shot, n_tasks=200)
     labels = np.repeat(np.arange(5), n_shot)
-    found = [
-        P3DCClassifier(priors).fit(novel.features[s.ravel()].astype(float), labels).relevance_ for s in tasks.support
-    ]
+    rows = novel.features.astype(np.float64)
+    found = [P3DCClassifier(priors).fit(rows[support.ravel()], labels).relevance_ for support in tasks.support]
     return float(np.mean(found))  # type: ignore[arg-type]
 
 

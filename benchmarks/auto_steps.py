@@ -138,9 +138,8 @@ def main() -> None:
             scores = steps(priors, classes, n_shot, given.tasks)
             level = scores.pop("L2N")
             gains = [f"{100 * (scores[step].accuracy - level.accuracy).mean():+.2f}" for step in STEPS]
-            error = evaluate(
-                P3DCClassifier(priors), classes, n_shot=n_shot, n_tasks=given.tasks, seed=1
-            ).calibration_error
+            adaptive = evaluate(P3DCClassifier(priors), classes, n_shot=n_shot, n_tasks=given.tasks, seed=1)
+            error = adaptive.calibration_error
             print(f"| {name} | {n_shot} | {100 * level.mean:.2f} | {' | '.join(gains)} | {error:.3f} |", flush=True)
         if given.figure:
             found.append(constants(name, base, classes, given.tasks))

@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.gpu [--device cuda]`` generates its own features: 640 of them, 20 classes of 600 rows, tasks of 5
 ways and 15 queries. Features, tables and the rows of the tasks are on the device before the clock starts; each time is
-the median of several runs after two warm-ups, with the device synchronised before and after. On the CPU sizes are small,
-only to check that it runs.
+the median of several runs after two warm-ups, with the device synchronised before and after. On the CPU sizes are
+small, only to check that it runs.
 """
 
 import argparse

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 N_ROWS, N_BASE, N_FEATURES, N_NOVEL, N_KINDS = 1_000_000, 21_000, 2048, 100, 1000
 PART = 20_000
+P3DC = ("-m", "p3dc")
 Float32 = npt.NDArray[np.float32]
 
 FIT = """
@@ -95,21 +96,9 @@ def main() -> None:
     base, novel, priors = (given.folder / name for name in ("base", "novel.npz", "priors.safetensors"))
     if not novel.exists():
         make(given.folder)
-    evaluate = [
-        "-m",
-        "p3dc",
-        "evaluate",
-        "--base",
-        priors,
-        "--novel",
-        novel,
-        "--tasks",
-        given.tasks,
-        "--method",
-        "p3dc",
-    ]
+    evaluate = [*P3DC, "evaluate", "--base", priors, "--novel", novel, "--method", "p3dc", "--tasks", given.tasks]
     steps: dict[str, list[object]] = {
-        "priors": ["-m", "p3dc", "priors", base, "--out", priors],
+        "priors": [*P3DC, "priors", base, "--out", priors],
         "evaluate, 1 shot": evaluate,
         "evaluate, 5 shots": [*evaluate, "--shot", 5],
         "evaluate, 1 shot, both": [*evaluate, "--auto"],

@@ -1,7 +1,7 @@
 """Peak memory of an evaluation and of a search, each in a process of its own: ``python -m benchmarks.memory``.
 
-12,000 rows of 640 features (31 MB), 15 queries of a class. "evaluate" and "search" are the paper's plain space, "auto" is
-the default. "import" is the memory of Python, its packages and the generated features.
+12,000 rows of 640 features (31 MB), 15 queries of a class. "evaluate" and "search" are the paper's plain space, "auto"
+is the default. "import" is the memory of Python, its packages and the generated features.
 """
 
 import resource

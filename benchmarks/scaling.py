@@ -1,8 +1,8 @@
 """How time grows with tasks, base classes, shots and queries, one at a time: ``python -m benchmarks.scaling [FIGURE]``.
 
-Processor time of ``evaluate`` on one thread, including the drawing of tasks, the best of several runs. The others stay at
-1,000 tasks of 5 ways, 5 shots and 15 queries, 640 features and 64 base classes; rows are 20 classes of 600. The slope
-of time over size, both as logarithms, is fitted to the upper half of the sizes: 1 is linear.
+Processor time of ``evaluate`` on one thread, including the drawing of tasks, the best of several runs. The others stay
+at 1,000 tasks of 5 ways, 5 shots and 15 queries, 640 features and 64 base classes; rows are 20 classes of 600. The
+slope of time over size, both as logarithms, is fitted to the upper half of the sizes: 1 is linear.
 """
 
 import sys

@@ -1,8 +1,8 @@
 """How many times faster the engine is than the plain loop, in one run and on one thread.
 
-``python -m benchmarks.speed`` generates its own features: 640 of them, 64 priors, 20 classes of 600 rows. The plain loop of
-``tests/reference.py`` is timed on some of the 2,000 tasks, at every point, and scaled up; on the same tasks all scores and
-predictions of the two are compared.
+``python -m benchmarks.speed`` generates its own features: 640 of them, 64 priors, 20 classes of 600 rows. The plain
+loop of ``tests/reference.py`` is timed on some of the 2,000 tasks, at every point, and scaled up; on the same tasks all
+scores and predictions of the two are compared.
 """
 
 import time
