@@ -1,5 +1,6 @@
 """What the documents say exists."""
 
+import ast
 import importlib
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")] + sorted(
     (ROOT / "docs").glob("*.md")
 )
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -67,3 +69,18 @@ def test_every_page_is_listed_in_the_readme():
 def test_every_equation_has_its_line():
     text = (ROOT / "docs" / "paper.md").read_text()
     assert [int(number) for number in re.findall(r"^\| Eq\. (\d+) \|", text, flags=re.M)] == list(range(1, 15))
+
+
+def test_docstrings_do_not_begin_with_a_vague_verb():
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = []
+    for path in SOURCES:
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, documented)]
+        heads = [(ast.get_docstring(node) or "").split(" ")[0] for node in nodes]
+        found += [f"{path.relative_to(ROOT)}: {head}" for head in heads if head in {"Give", "Say", "Tell"}]
+    assert not found, "Write Return, Compute, Choose, Read… instead."
+
+
+def test_one_word_for_what_belongs_to_no_class():
+    files = [*SOURCES, *PAGES, *(ROOT / "benchmarks").glob("*.py")]
+    assert not [path.name for path in files if "stranger" in path.read_text().lower()], "Write unknown."
