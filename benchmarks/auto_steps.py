@@ -16,11 +16,12 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.scorers import whitened_scorer
 from p3dc import FeatureSet, P3DCClassifier, Priors, compare, evaluate
+from p3dc.adaptive.settings import Settings
 from p3dc.baselines import L2N
 from p3dc.evaluation.results import TaskScores
 from p3dc.figures import save_figure
+from p3dc.scoring.task_scorer import task_scorer
 from p3dc.tasks import TaskSampler
 
 WHITENINGS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
@@ -59,20 +60,20 @@ def steps(priors: Priors, classes: FeatureSet, n_shot: int, n_tasks: int) -> dic
     geometry = priors.geometry
     assert geometry is not None
     directions = priors.prototypes / geometry.lengths[:, None]
-    flat = replace(geometry, gains=np.ones_like(geometry.gains), rest=1.0, prototypes=directions)
+    round_scatter = replace(geometry, gains=np.ones_like(geometry.gains), rest=1.0, prototypes=directions)
+    unwhitened = Priors(priors.prototypes, priors.class_names, priors.counts, geometry=round_scatter)
     found = {"L2N": evaluate(L2N(), classes, n_shot=n_shot, n_tasks=n_tasks, seed=1)}
     at_base_mean = patch(
         "p3dc.adaptive.space.task_centre", lambda means, mean: np.broadcast_to(mean, (len(means), 1, len(mean)))
     )
-    unpulled, pulled = np.array([[0.0, 0.0]]), np.array([[0.0, 1.0]])
-    for name, scatter, point in (
-        ("base mean", flat, unpulled),
-        ("centre", flat, unpulled),
-        ("whitening", geometry, unpulled),
-        ("β = 1", geometry, pulled),
-        ("chosen β", geometry, None),
+    for name, known, beta in (
+        ("base mean", unwhitened, 0.0),
+        ("centre", unwhitened, 0.0),
+        ("whitening", priors, 0.0),
+        ("β = 1", priors, 1.0),
+        ("chosen β", priors, None),
     ):
-        scorer = whitened_scorer(classes.features, scatter, point)
+        scorer = task_scorer(classes.features, known, Settings(beta=beta))
         sampler = TaskSampler(classes.labels, n_way=5, n_shot=n_shot, n_query=15, seed=1)
         with at_base_mean if name == "base mean" else nullcontext():
             right = [scorer.correct(tasks)[:, 0] for tasks in sampler.batches(n_tasks)]

@@ -20,12 +20,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.made import make_features
-from benchmarks.scorers import plain_scorer, plain_scorer_on, whitened_scorer_on
-from benchmarks.speed import plain_scores
+from benchmarks.speed import PLAIN, plain_scores
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
+from p3dc.adaptive.settings import Settings
 from p3dc.evaluation.search import grid
 from p3dc.scoring.device_memory import Device, open_device
-from p3dc.scoring.torch_engine import DeviceScorer
+from p3dc.scoring.task_scorer import TaskScorer, task_scorer
 from p3dc.tasks import Tasks, TaskSampler
 
 REPEAT = 7
@@ -103,9 +103,9 @@ class Bench:
                 times.append(time.perf_counter() - start)
         return statistics.median(times)
 
-    def scorer(self, n_base: int, points: npt.NDArray[np.float64], memory: int | None = None) -> DeviceScorer:
+    def scorer(self, n_base: int, points: npt.NDArray[np.float64], memory: int | None = None) -> TaskScorer:
         device = self.device if memory is None else self.device._replace(memory=memory)
-        return plain_scorer_on(device, self.novel.features, self.priors[n_base].prototypes, points)
+        return task_scorer(self.novel.features, self.priors[n_base], PLAIN, points, device)
 
     def bandwidth(self) -> float:
         """Measure the bytes that a copy reads and writes in a second."""
@@ -121,7 +121,7 @@ class Bench:
         return 2 * side**3 / self.seconds(lambda: matrix @ matrix)
 
 
-def counted(scorer: DeviceScorer, tasks: Tasks) -> tuple[float, float]:
+def counted(scorer: TaskScorer, tasks: Tasks) -> tuple[float, float]:
     """Count bytes and operations of one task."""
     with Traffic() as traffic:  # type: ignore[no-untyped-call, unused-ignore]
         scorer.correct(tasks)
@@ -182,12 +182,12 @@ def auto_rows(bench: Bench) -> None:
     print("shots  priors  M tasks/s  66 points (ms)")
     for n_shot in (1, 5):
         for n_base in (64, 1000):
-            geometry = bench.priors[n_base].geometry
-            assert geometry is not None
-            chooses = whitened_scorer_on(bench.device, bench.novel.features, geometry)
-            points = whitened_scorer_on(bench.device, bench.novel.features, geometry, grid())
+            adaptive, points = (
+                task_scorer(bench.novel.features, bench.priors[n_base], Settings(), where, bench.device)
+                for where in (None, grid())
+            )
             tasks = bench.on_device(n_shot, bench.n_grid)
-            rate = bench.n_grid / bench.seconds(lambda scorer=chooses, tasks=tasks: scorer.correct(tasks))  # type: ignore[misc]
+            rate = bench.n_grid / bench.seconds(lambda scorer=adaptive, tasks=tasks: scorer.correct(tasks))  # type: ignore[misc]
             elapsed = bench.seconds(lambda scorer=points, tasks=tasks: scorer.correct(tasks))  # type: ignore[misc]
             print(f"{n_shot:>5}  {n_base:>6}  {rate / 1e6:>9.3f}  {1e3 * elapsed:>14.1f}", flush=True)
 
@@ -202,7 +202,9 @@ def exactness_rows(bench: Bench) -> None:
         scorer = bench.scorer(64, grid())
         found, expected = scorer.scores(few), plain_scores(bench.novel.features, few, priors, grid())
         other = (found.argmax(axis=-1) != expected.argmax(axis=-1)).sum()
-        differ = (scorer.correct(more) != plain_scorer(bench.novel.features, priors, grid()).correct(more)).any(axis=1)
+        differ = (scorer.correct(more) != task_scorer(bench.novel.features, priors, PLAIN, grid()).correct(more)).any(
+            axis=1
+        )
         print(
             f"{n_shot:>5}  {np.abs(found - expected).max():>24.1e}  {other:>6} of {found[..., 0].size:>10,}  "
             f"{differ.sum():>13} of {n_more:>9,}",

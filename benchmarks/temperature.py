@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.scorers import plain_scorer
 from p3dc import FeatureSet, Priors, sample_tasks, search
+from p3dc.adaptive.settings import Settings
 from p3dc.confidence.metrics import Reliability
 from p3dc.method import Attention, masked_softmax
+from p3dc.scoring.task_scorer import task_scorer
 
 TEMPERATURES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1)
 SETTINGS: tuple[tuple[int, Attention], ...] = ((1, "raw"), (5, "raw"), (5, "unit"))  # shots, attention
@@ -33,8 +34,8 @@ def main() -> None:
         for n_shot, attention in SETTINGS:
             best = search(priors, validation, n_shot=n_shot, attention=attention).best
             tasks = sample_tasks(validation.labels, n_shot=n_shot, n_tasks=500, seed=1)
-            point = np.array([[best.alpha, best.beta]])
-            scorer = plain_scorer(validation.features, priors.prototypes, point, attention)
+            settings = Settings(best.alpha, best.beta, space="plain", attention=attention)
+            scorer = task_scorer(validation.features, priors, settings)
             cosines = scorer.scores(tasks).reshape(-1, 5)
             right = cosines.argmax(axis=1) == np.tile(np.repeat(np.arange(5), 15), len(tasks))
             errors = [calibration_error(masked_softmax(cosines / t, None), right) for t in TEMPERATURES]
