@@ -202,9 +202,8 @@ def exactness_rows(bench: Bench) -> None:
         scorer = bench.scorer(64, grid())
         found, expected = scorer.scores(few), plain_scores(bench.novel.features, few, priors, grid())
         other = (found.argmax(axis=-1) != expected.argmax(axis=-1)).sum()
-        differ = (scorer.correct(more) != task_scorer(bench.novel.features, priors, PLAIN, grid()).correct(more)).any(
-            axis=1
-        )
+        by_numpy = task_scorer(bench.novel.features, priors, PLAIN, grid()).correct(more)
+        differ = (scorer.correct(more) != by_numpy).any(axis=1)
         print(
             f"{n_shot:>5}  {np.abs(found - expected).max():>24.1e}  {other:>6} of {found[..., 0].size:>10,}  "
             f"{differ.sum():>13} of {n_more:>9,}",
@@ -248,7 +247,7 @@ def memory_rows(bench: Bench) -> None:
             scorer = bench.scorer(64, points, int(memory))
             rate = n_tasks / bench.seconds(lambda scorer=scorer: scorer.correct(bench.tasks[5][:n_tasks]))  # type: ignore[misc]
             peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-            tables = "all" if all(scorer.tabled.values()) else "some"  # type: ignore[attr-defined]
+            tables = "all" if all(scorer.source.tabled.values()) else "some"  # type: ignore[attr-defined]
             print(
                 f"{len(points):>6}  {memory / 1e9:>12.1f}  {tables:>6}  {peaks[0] / 1e9:>20.2f}  "
                 f"{peaks[1] / 1e9:>23.2f}  {rate / 1e6:>9.3f}",

@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
+
+from p3dc import P3DCClassifier, Priors
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")] + sorted(
@@ -69,6 +72,15 @@ def test_every_page_is_listed_in_the_readme():
 def test_every_equation_has_its_line():
     text = (ROOT / "docs" / "paper.md").read_text()
     assert [int(number) for number in re.findall(r"^\| Eq\. (\d+) \|", text, flags=re.M)] == list(range(1, 15))
+
+
+def test_files_have_the_formats_that_the_documents_name(tmp_path):
+    text = (ROOT / "docs" / "files.md").read_text()
+    Priors([[1.0, 0.0], [0.0, 1.0]], ["owl", "lynx"]).save(tmp_path / "priors.safetensors")
+    P3DCClassifier().fit([[1.0, 0.0], [0.0, 1.0]], ["wren", "robin"]).save(tmp_path / "birds.safetensors")
+    for path in tmp_path.iterdir():
+        with safe_open(path, "numpy") as file:
+            assert "| `{format}`, version {version} |".format(**file.metadata()) in text
 
 
 def test_docstrings_do_not_begin_with_a_vague_verb():
