@@ -61,9 +61,9 @@ def module_called(dotted):
         place = SOURCE.joinpath(*inside)
         if inside and place.with_suffix(".py").exists():
             return tuple(inside)
-        if inside and place.is_dir():
+        if inside and (place / "__init__.py").exists():
             return (*inside, "__init__")
-    raise AssertionError(f"{dotted} is defined elsewhere. Import it from its own module.")
+    raise AssertionError(f"{dotted} is imported, but there is no such module. Import a name from where it is defined.")
 
 
 def imports(path):
