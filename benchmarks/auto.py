@@ -1,8 +1,8 @@
-"""What auto gives on novel classes, beside what it is measured against.
+"""Accuracy of adaptive weights ("auto", the default) on novel classes, compared with other methods.
 
 ``python -m benchmarks.auto DATA [--tasks 2000] [--json FILE] [--figure FILE]``, where DATA holds the folders
 miniimagenet-resnet12, cub-resnet12, cub-lite0 and miniimagenet-lite0. Auto sees the base classes and the support of
-each task; the rows called "validated" take the best (α, β) of the validation classes.
+each task; "validated" is the paper's method with the (α, β) that does best on the validation classes.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import numpy as np
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, compare, sample_tasks, search
 from p3dc.baselines import CL2N, L2N, LogisticRegression
-from p3dc.evaluation.evaluate import half_width
+from p3dc.evaluation.results import half_width
 from p3dc.figures import save_figure
 from p3dc.io.atomic import write_json
 
@@ -27,7 +27,7 @@ SETTINGS = (  # features, base classes, whether α and β can be validated
     ("cub-lite0", "miniimagenet-lite0", False),
 )
 MIXED = (0, 1, 3, 10, 30, 100)
-"""How many bird classes stand beside the hundred of miniImageNet."""
+"""How many bird classes are added to the hundred of miniImageNet."""
 
 
 @cache
@@ -40,20 +40,16 @@ def priors_of(folder: str) -> Priors:
     return Priors.from_features(load(folder, "base"))
 
 
-def auto(priors: Priors) -> P3DCClassifier:
-    return P3DCClassifier(priors, alpha="auto", beta="auto", scale="auto")
-
-
 def table(n_tasks: int) -> Iterator[dict[str, Any]]:
-    """Measure auto against the others, a row for each features, priors and shots."""
+    """Compare auto with the others: one row for each combination of features, priors and shots."""
     for features, base, validated in SETTINGS:
         priors = priors_of(base)
         for n_shot in (1, 5):
-            rivals: dict[str, Any] = {"auto": auto(priors), "L2N": L2N(), "CL2N": CL2N(priors)}
+            rivals: dict[str, Any] = {"auto": P3DCClassifier(priors), "L2N": L2N(), "CL2N": CL2N(priors)}
             rivals["logistic regression"] = LogisticRegression()
             if validated:
                 best = search(priors, load(features, "validation"), n_shot=n_shot, n_tasks=n_tasks).best
-                rivals["validated"] = P3DCClassifier(priors, alpha=best.alpha, beta=best.beta)
+                rivals["validated"] = P3DCClassifier(priors, alpha=best.alpha, beta=best.beta, space="plain")
             found = compare(rivals, load(features, "novel"), n_shot=n_shot, n_tasks=n_tasks, n_unknown=75)
             scores = found.scores["auto"]
             gains = {name: found.difference("auto", name) for name in rivals if name != "auto"}
@@ -78,7 +74,7 @@ def scaled(n_tasks: int) -> Iterator[dict[str, Any]]:
             for factor in (1.0, 0.05, 20.0):
                 rows = novel.features.astype(np.float64) * factor
                 known_rows = FeatureSet(known.features.astype(np.float64) * factor, known.labels, known.class_names)
-                answers[factor] = predictions(auto(Priors.from_features(known_rows)), rows, tasks)
+                answers[factor] = predictions(P3DCClassifier(Priors.from_features(known_rows)), rows, tasks)
             changed = {str(f): int((answers[f] != answers[1.0]).sum()) for f in (0.05, 20.0)}
             yield {"features": features, "priors": base, "n_shot": n_shot, "of": answers[1.0].size, "changed": changed}
 
@@ -100,7 +96,7 @@ def sweep(n_tasks: int) -> Iterator[dict[str, Any]]:
         novel = load(features, "novel")
         for n_way in (2, 5, 10, 20):
             for n_shot in (1, 2, 5, 10, 20):
-                rivals = {"auto": auto(priors_of(base)), "L2N": L2N()}
+                rivals = {"auto": P3DCClassifier(priors_of(base)), "L2N": L2N()}
                 found = compare(rivals, novel, n_way=n_way, n_shot=n_shot, n_tasks=n_tasks)
                 gain = found.difference("auto", "L2N")
                 yield {"features": features, "priors": base, "n_way": n_way, "n_shot": n_shot} | {
@@ -109,7 +105,7 @@ def sweep(n_tasks: int) -> Iterator[dict[str, Any]]:
 
 
 def unequal(n_tasks: int) -> Iterator[dict[str, Any]]:
-    """Compare with L2N where classes differ in their shots."""
+    """Compare with L2N on classes of unequal shots."""
     for features, base, _ in SETTINGS:
         novel = load(features, "novel")
         rows = novel.features.astype(np.float64)
@@ -122,7 +118,7 @@ def unequal(n_tasks: int) -> Iterator[dict[str, Any]]:
             for support, queries in zip(tasks.support, tasks.queries, strict=True):
                 right = [
                     (rival.fit(rows[support[kept]], labels).predict(rows[queries.ravel()]) == own).mean()
-                    for rival in (auto(priors_of(base)), L2N())
+                    for rival in (P3DCClassifier(priors_of(base)), L2N())
                 ]
                 gains.append(right[0] - right[1])
             gain = np.array(gains)
@@ -132,7 +128,7 @@ def unequal(n_tasks: int) -> Iterator[dict[str, Any]]:
 
 
 def relevance(n_tasks: int) -> Iterator[dict[str, Any]]:
-    """Let priors of another domain become relevant, by adding classes of the domain."""
+    """Make priors of another domain relevant by adding classes of the domain."""
     birds, others, novel = load("cub-lite0", "base"), load("miniimagenet-lite0", "base"), load("cub-lite0", "novel")
     for n_birds in MIXED:
         kept = np.isin(birds.labels, np.linspace(0, 99, n_birds).round())
@@ -140,8 +136,8 @@ def relevance(n_tasks: int) -> Iterator[dict[str, Any]]:
         priors = Priors.from_features(FeatureSet(np.concatenate([others.features, birds.features[kept]]), names))
         for n_shot in (1, 5):
             rivals = {
-                "auto": auto(priors),
-                "β = 0.9": P3DCClassifier(priors, attention="unit"),
+                "auto": P3DCClassifier(priors),
+                "β = 0.9": P3DCClassifier(priors, alpha=0.0, beta=0.9, space="plain", attention="unit"),
                 "L2N": L2N(),
             }
             found = compare(rivals, novel, n_shot=n_shot, n_tasks=n_tasks)
@@ -157,7 +153,8 @@ def relevance(n_tasks: int) -> Iterator[dict[str, Any]]:
 def mean_relevance(priors: Priors, novel: FeatureSet, n_shot: int) -> float:
     tasks = sample_tasks(novel.labels, n_shot=n_shot, n_tasks=200)
     labels = np.repeat(np.arange(5), n_shot)
-    found = [auto(priors).fit(novel.features[s.ravel()].astype(float), labels).relevance_ for s in tasks.support]
+    rows = novel.features.astype(np.float64)
+    found = [P3DCClassifier(priors).fit(rows[support.ravel()], labels).relevance_ for support in tasks.support]
     return float(np.mean(found))  # type: ignore[arg-type]
 
 

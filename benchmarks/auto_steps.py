@@ -1,13 +1,14 @@
-"""How the rule of auto was chosen: on validation and base classes, never on novel ones.
+"""How the rule for adaptive weights was chosen: on validation and base classes, never on novel ones.
 
 ``python -m benchmarks.auto_steps DATA [--tasks 500] [--figure FILE]``, with DATA as in ``benchmarks.auto``. It prints
-what each step of the rule gains over L2N, how much its two constants matter, and the calibration error. Where no
-validation classes go with the priors, base classes stand in: of miniImageNet under EfficientNet-Lite0, and a part of
-them that was kept out of the priors.
+what each step of the rule gains over L2N, how much its two constants matter, and the calibration error. If the priors
+have no validation classes, base classes take their place: those of miniImageNet with EfficientNet-Lite0, and a held-out
+part of them.
 """
 
 import argparse
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,30 +17,31 @@ from unittest.mock import patch
 import numpy as np
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, compare, evaluate
+from p3dc.adaptive.settings import Settings
 from p3dc.baselines import L2N
-from p3dc.evaluation.evaluate import TaskScores
+from p3dc.evaluation.results import TaskScores
 from p3dc.figures import save_figure
-from p3dc.scoring.whitened import PreparedScorer
+from p3dc.scoring.task_scorer import task_scorer
 from p3dc.tasks import TaskSampler
 
 WHITENINGS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8)
-SHARPNESSES = (2.5, 5.0, 10.0, 15.0, 20.0, 40.0)
+SCALES = (2.5, 5.0, 10.0, 15.0, 20.0, 40.0)
 STEPS = ("base mean", "centre", "whitening", "β = 1", "chosen β")
 
 
 def pairs(data: Path) -> Iterator[tuple[str, FeatureSet, FeatureSet]]:
-    """Base classes, and other classes to choose on."""
+    """Yield base classes and other classes to choose on."""
     sets = {f"{folder}/{part}": FeatureSet.load(data / folder / f"{part}.npz") for folder, part in FILES}
     for folder in ("miniimagenet-resnet12", "cub-resnet12", "cub-lite0"):
         yield folder, sets[f"{folder}/base"], sets[f"{folder}/validation"]
     photos = sets["miniimagenet-lite0/base"]
     yield "photos for birds", photos, sets["cub-lite0/validation"]
     yield "birds for photos", sets["cub-lite0/base"], photos
-    known, kept_out = (
+    known, held_out = (
         FeatureSet(photos.features[rows], [photos.class_names[i] for i in photos.labels[rows]])
         for rows in (photos.labels < 64, photos.labels >= 64)
     )
-    yield "photos for photos", known, kept_out
+    yield "photos for photos", known, held_out
 
 
 FILES = [
@@ -54,47 +56,47 @@ FILES = [
 
 
 def steps(priors: Priors, classes: FeatureSet, n_shot: int, n_tasks: int) -> dict[str, TaskScores]:
-    """Measure L2N and the rule, step by step."""
+    """Evaluate L2N and the rule, step by step."""
     geometry = priors.geometry
     assert geometry is not None
     directions = priors.prototypes / geometry.lengths[:, None]
-    flat = replace(geometry, gains=np.ones_like(geometry.gains), rest=1.0, prototypes=directions)
+    round_scatter = replace(geometry, gains=np.ones_like(geometry.gains), rest=1.0, prototypes=directions)
+    unwhitened = Priors(priors.prototypes, priors.class_names, priors.counts, geometry=round_scatter)
     found = {"L2N": evaluate(L2N(), classes, n_shot=n_shot, n_tasks=n_tasks, seed=1)}
-    home = patch(
-        "p3dc.adaptive.rule.task_centre", lambda means, home: np.broadcast_to(home, (len(means), 1, len(home)))
+    at_base_mean = patch(
+        "p3dc.adaptive.space.task_centre", lambda means, mean: np.broadcast_to(mean, (len(means), 1, len(mean)))
     )
-    for name, space, point in (
-        ("base mean", flat, ([0.0], [0.0])),
-        ("centre", flat, ([0.0], [0.0])),
-        ("whitening", geometry, ([0.0], [0.0])),
-        ("β = 1", geometry, ([0.0], [1.0])),
-        ("chosen β", geometry, ()),
+    for name, known, beta in (
+        ("base mean", unwhitened, 0.0),
+        ("centre", unwhitened, 0.0),
+        ("whitening", priors, 0.0),
+        ("β = 1", priors, 1.0),
+        ("chosen β", priors, None),
     ):
-        scorer = PreparedScorer(classes.features, space, *point)
+        scorer = task_scorer(classes.features, known, Settings(beta=beta))
         sampler = TaskSampler(classes.labels, n_way=5, n_shot=n_shot, n_query=15, seed=1)
-        with home if name == "base mean" else patch("p3dc.adaptive.rule.SHARPNESS", 10.0):
+        with at_base_mean if name == "base mean" else nullcontext():
             right = [scorer.correct(tasks)[:, 0] for tasks in sampler.batches(n_tasks)]
         found[name] = TaskScores(np.concatenate(right) / 75)
     return found
 
 
-def gain(priors: Priors, classes: FeatureSet, n_shot: int, n_tasks: int) -> float:
-    """Gain of the whole rule, in points."""
-    rivals = {"auto": P3DCClassifier(priors, alpha="auto", beta="auto", scale="auto"), "L2N": L2N()}
+def gain(priors: Priors, classes: FeatureSet, n_shot: int, n_tasks: int, scale: float | None = None) -> float:
+    """Compute the gain of the whole rule, in points."""
+    rivals = {"auto": P3DCClassifier(priors, scale=scale), "L2N": L2N()}
     return 100 * compare(rivals, classes, n_shot=n_shot, n_tasks=n_tasks, seed=1).difference("auto", "L2N").mean
 
 
 def constants(name: str, base: FeatureSet, classes: FeatureSet, n_tasks: int) -> dict[str, Any]:
-    """Gains at other values of the constants, for 1 and 5 shots."""
-    found: dict[str, Any] = {"name": name, "whitening": [], "sharpness": []}
+    """Compute gains at other values of the constants, for 1 and 5 shots."""
+    found: dict[str, Any] = {"name": name, "whitening": [], "scale": []}
     for value in WHITENINGS:
         with patch("p3dc.priors.geometry.WHITENING", value):
             priors = Priors.from_features(base)
         found["whitening"].append([gain(priors, classes, n_shot, n_tasks) for n_shot in (1, 5)])
     priors = Priors.from_features(base)
-    for value in SHARPNESSES:
-        with patch("p3dc.adaptive.rule.SHARPNESS", value):
-            found["sharpness"].append([gain(priors, classes, n_shot, n_tasks) for n_shot in (1, 5)])
+    for value in SCALES:
+        found["scale"].append([gain(priors, classes, n_shot, n_tasks, scale=value) for n_shot in (1, 5)])
     return found
 
 
@@ -106,7 +108,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
     for row, shot in enumerate(("1 shot", "5 shots")):
         for ax, key, values, used in (
             (axes[row, 0], "whitening", WHITENINGS, 0.2),
-            (axes[row, 1], "sharpness", SHARPNESSES, 10.0),
+            (axes[row, 1], "scale", SCALES, 10.0),
         ):
             for one in found:
                 ax.plot(values, np.array(one[key])[:, row], marker="o", markersize=3, label=one["name"])
@@ -115,7 +117,7 @@ def draw(found: list[dict[str, Any]], path: Path) -> None:
             ax.set(xlabel=f"{key} ({used:g} is used)", title=shot)
             ax.spines[["top", "right"]].set_visible(False)
         axes[row, 1].set_xscale("log")
-        axes[row, 1].set_xticks(SHARPNESSES, [f"{value:g}" for value in SHARPNESSES])
+        axes[row, 1].set_xticks(SCALES, [f"{value:g}" for value in SCALES])
         axes[row, 1].minorticks_off()
         axes[row, 0].set_ylabel("gain over L2N (points)")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
@@ -137,15 +139,15 @@ def main() -> None:
             scores = steps(priors, classes, n_shot, given.tasks)
             level = scores.pop("L2N")
             gains = [f"{100 * (scores[step].accuracy - level.accuracy).mean():+.2f}" for step in STEPS]
-            rule = P3DCClassifier(priors, alpha="auto", beta="auto", scale="auto")
-            error = evaluate(rule, classes, n_shot=n_shot, n_tasks=given.tasks, seed=1).calibration_error
+            adaptive = evaluate(P3DCClassifier(priors), classes, n_shot=n_shot, n_tasks=given.tasks, seed=1)
+            error = adaptive.calibration_error
             print(f"| {name} | {n_shot} | {100 * level.mean:.2f} | {' | '.join(gains)} | {error:.3f} |", flush=True)
         if given.figure:
             found.append(constants(name, base, classes, given.tasks))
     if given.figure:
         draw(found, given.figure)
         for one in found:
-            print(one["name"], *(np.round(one[key], 2).tolist() for key in ("whitening", "sharpness")))
+            print(one["name"], *(np.round(one[key], 2).tolist() for key in ("whitening", "scale")))
 
 
 if __name__ == "__main__":

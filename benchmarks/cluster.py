@@ -1,9 +1,9 @@
-"""What a Ray costs and gives on one machine: extraction, priors and tasks by either engine in one run.
+"""What Ray costs and gains on one machine: extraction, priors and tasks with either engine in one run.
 
-``python -m benchmarks.cluster [photos [parts [tasks]]]`` draws its own photos, JPEGs of 500×375, and makes its own
-features: parts of 4,096 rows of 1,280 for the priors, 640 features and 64 priors for the tasks. A Ray has costs that do
-not grow with the work: it starts, and each job starts processes. They are measured on jobs of next to no work and taken
-off; what is left gives the rates.
+``python -m benchmarks.cluster [photos [parts [tasks]]]`` draws its own photos, JPEGs of 500×375, and generates its own
+features: parts of 4,096 rows of 1,280 for the priors, 640 features and 64 priors for the tasks. Ray has costs that do
+not grow with the work: it has to start, and each job starts processes. They are measured on nearly empty jobs and
+subtracted before the rates are computed.
 """
 
 import os
@@ -26,7 +26,7 @@ from p3dc.cluster import extraction as on_ray
 from p3dc.cluster.connection import connected
 from p3dc.cluster.evaluation import run_on_ray
 from p3dc.cluster.priors import average
-from p3dc.evaluation.evaluate import run_serially
+from p3dc.evaluation.executors import run_serially
 from p3dc.features import stream_features
 from p3dc.images import extraction as here
 from p3dc.images.backbones.backbone import n_cores
@@ -43,7 +43,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def report(what: str, amount: int, local: float, ray: float, small: float) -> None:
-    """Print rates a second, of the Ray's without what a job costs at its start."""
+    """Print rates a second; those of Ray leave out the start of a job."""
     rates = amount / local, amount / max(ray - small, 1e-9)
     print(f"{what:<26} {rates[0]:>12,.0f} {rates[1]:>12,.0f} {rates[1] / rates[0]:>6.2f} {small:>12.1f}", flush=True)
 
@@ -79,7 +79,7 @@ def measure_tasks(what: str, n_tasks: int, run: Callable[..., Any]) -> None:
 
 
 def measure_listing() -> None:
-    """Tell how much memory the name of an image takes: where the work is led, and in a Ray's store of objects."""
+    """Print how much memory the name of an image takes: in the list of the local engine, and in Ray's object store."""
     tracemalloc.start()
     names = [f"n{i % 1000:08}/n{i % 1000:08}_{i:08}.JPEG" for i in range(LISTED)]
     before = tracemalloc.get_traced_memory()[0]
@@ -90,7 +90,7 @@ def measure_listing() -> None:
     held = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     packed = on_ray._packed(0, files).nbytes
-    print(f"held of each image: {held / LISTED:.0f} bytes by the local engine, {packed / LISTED:.0f} by a Ray")
+    print(f"memory for each image: {held / LISTED:.0f} bytes with the local engine, {packed / LISTED:.0f} with Ray")
 
 
 def main(n_photos: int = 1000, n_parts: int = 24, n_tasks: int = 10_000) -> None:
@@ -101,7 +101,7 @@ def main(n_photos: int = 1000, n_parts: int = 24, n_tasks: int = 10_000) -> None
         make_photos(folder / "photos", n_photos)
         size = np.mean([file.path.stat().st_size for file in list_folder(folder / "photos")])
         joining = connected()
-        print(f"photos of {size / 1000:.0f} KB; a Ray starts in {seconds(joining.__enter__):.1f} s", flush=True)
+        print(f"photos of {size / 1000:.0f} KB; Ray starts in {seconds(joining.__enter__):.1f} s", flush=True)
         print(f"{'':<26} {'local, a s':>12} {'Ray, a s':>12} {'ratio':>6} {'start of job':>12}", flush=True)
         measure_extraction(folder / "photos", folder)
         measure_priors(folder / "features", n_parts)

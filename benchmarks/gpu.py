@@ -1,9 +1,9 @@
-"""How fast tasks are scored on a device, and how far that is from what its memory allows.
+"""How fast tasks are scored on a device, and how far that is from what its memory bandwidth allows.
 
-``python -m benchmarks.gpu [--device cuda]`` makes its own features: 640 of them, 20 classes of 600 rows, tasks of 5
+``python -m benchmarks.gpu [--device cuda]`` generates its own features: 640 of them, 20 classes of 600 rows, tasks of 5
 ways and 15 queries. Features, tables and the rows of the tasks are on the device before the clock starts; each time is
-the median of several after two warm-ups, with the device synchronised before and after. On the CPU sizes are small, to
-see that it runs.
+the median of several runs after two warm-ups, with the device synchronised before and after. On the CPU sizes are
+small, only to check that it runs.
 """
 
 import argparse
@@ -20,20 +20,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.made import make_features
-from benchmarks.speed import plain_scores
+from benchmarks.speed import PLAIN, plain_scores
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
+from p3dc.adaptive.settings import Settings
 from p3dc.evaluation.search import grid
 from p3dc.scoring.device_memory import Device, open_device
-from p3dc.scoring.numpy_scorer import TaskScorer
-from p3dc.scoring.torch_engine import DeviceScorer, on_device
-from p3dc.scoring.whitened import PreparedScorer
+from p3dc.scoring.task_scorer import TaskScorer, task_scorer
 from p3dc.tasks import Tasks, TaskSampler
 
 REPEAT = 7
 FLOAT = 8  # bytes
 SECTOR = 32  # bytes that a GPU reads where it needs one number
 POINT = np.array([[0.0, 0.9]])
-AUTO: dict[str, Any] = {"alpha": "auto", "beta": "auto", "scale": "auto"}
+PAPER: dict[str, Any] = {"alpha": 0.0, "beta": 0.9, "space": "plain"}
 
 
 class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call, unused-ignore]
@@ -48,7 +47,7 @@ class Traffic(TorchDispatchMode):  # type: ignore[no-untyped-call, unused-ignore
             return found
         written = tensors(found)
         read = tensors(args) + tensors(kwargs or {})
-        if "index.Tensor" in str(func):  # of what is taken from, no more is read than is written
+        if "index.Tensor" in str(func):  # reads as much of the source as it writes
             read = read[1:] + written
         self.total += sum(map(distinct_bytes, read + written))
         return found
@@ -83,8 +82,8 @@ class Bench:
     def sampler(self, n_shot: int) -> TaskSampler:
         return TaskSampler(self.novel.labels, n_way=5, n_shot=n_shot, n_query=15, seed=0)
 
-    def there(self, n_shot: int, n_tasks: int) -> Tasks:
-        """Bring the first tasks to the device."""
+    def on_device(self, n_shot: int, n_tasks: int) -> Tasks:
+        """Move the first tasks to the device."""
         tasks = self.tasks[n_shot][:n_tasks]
         rows: Any = (torch.as_tensor(each, device=self.device.torch) for each in vars(tasks).values())
         return Tasks(*rows)
@@ -104,25 +103,25 @@ class Bench:
                 times.append(time.perf_counter() - start)
         return statistics.median(times)
 
-    def scorer(self, n_base: int, points: npt.NDArray[np.float64], memory: int | None = None) -> DeviceScorer:
-        plain = TaskScorer(self.novel.features, self.priors[n_base].prototypes, *points.T)
-        return on_device(plain, self.device if memory is None else self.device._replace(memory=memory))
+    def scorer(self, n_base: int, points: npt.NDArray[np.float64], memory: int | None = None) -> TaskScorer:
+        device = self.device if memory is None else self.device._replace(memory=memory)
+        return task_scorer(self.novel.features, self.priors[n_base], PLAIN, points, device)
 
     def bandwidth(self) -> float:
-        """Bytes read and written in a second by a copy."""
+        """Measure the bytes that a copy reads and writes in a second."""
         n_numbers = 2**28 if self.gpu else 2**22
         source = torch.randn(n_numbers, dtype=torch.float64, device=self.device.torch)
         to = torch.empty_like(source)
         return 2 * FLOAT * n_numbers / self.seconds(lambda: to.copy_(source))
 
     def arithmetic(self) -> float:
-        """Operations in a second of a product of float64 matrices."""
+        """Measure the operations of a float64 matrix product in a second."""
         side = 8192 if self.gpu else 512
         matrix = torch.randn(side, side, dtype=torch.float64, device=self.device.torch)
         return 2 * side**3 / self.seconds(lambda: matrix @ matrix)
 
 
-def counted(scorer: DeviceScorer, tasks: Tasks) -> tuple[float, float]:
+def counted(scorer: TaskScorer, tasks: Tasks) -> tuple[float, float]:
     """Count bytes and operations of one task."""
     with Traffic() as traffic:  # type: ignore[no-untyped-call, unused-ignore]
         scorer.correct(tasks)
@@ -142,8 +141,7 @@ def taken(n_shot: int, n_base: int) -> int:
 
 def point_rows(bench: Bench, bandwidth: float) -> None:
     def made_in(n_base: int) -> float:
-        plain = TaskScorer(bench.novel.features, bench.priors[n_base].prototypes, *POINT.T)
-        return bench.seconds(lambda: on_device(plain, bench.device))
+        return bench.seconds(lambda: bench.scorer(n_base, POINT))
 
     made = ", ".join(f"{1e3 * made_in(n_base):.0f} ms with {n_base} priors" for n_base in (64, 1000))
     print(f"\nFeatures to the device and all tables: {made}")
@@ -151,9 +149,9 @@ def point_rows(bench: Bench, bandwidth: float) -> None:
     print("shots  priors  M tasks/s  KB/task moved  TB/s  of copy  KB/task needed  M tasks/s then  of that  MFLOP/task")
     for n_shot in (1, 5):
         for n_base in (64, 1000):
-            scorer, tasks = bench.scorer(n_base, POINT), bench.there(n_shot, bench.n_tasks)
+            scorer, tasks = bench.scorer(n_base, POINT), bench.on_device(n_shot, bench.n_tasks)
             rate = bench.n_tasks / bench.seconds(lambda scorer=scorer, tasks=tasks: scorer.correct(tasks))  # type: ignore[misc]
-            moved, flops = counted(scorer, bench.there(n_shot, min(2000, bench.n_tasks)))
+            moved, flops = counted(scorer, bench.on_device(n_shot, min(2000, bench.n_tasks)))
             needed = taken(n_shot, n_base)
             print(
                 f"{n_shot:>5}  {n_base:>6}  {rate / 1e6:>9.3f}  {moved / 1e3:>13.0f}  {rate * moved / 1e12:>4.2f}  "
@@ -168,9 +166,9 @@ def grid_rows(bench: Bench, bandwidth: float) -> None:
     print("shots  priors      ms  MB/task moved  TB/s  of copy")
     for n_shot in (1, 5):
         for n_base in (64, 1000):
-            scorer, tasks = bench.scorer(n_base, grid()), bench.there(n_shot, bench.n_grid)
+            scorer, tasks = bench.scorer(n_base, grid()), bench.on_device(n_shot, bench.n_grid)
             elapsed = bench.seconds(lambda scorer=scorer, tasks=tasks: scorer.correct(tasks))  # type: ignore[misc]
-            moved = counted(scorer, bench.there(n_shot, 50))[0]
+            moved = counted(scorer, bench.on_device(n_shot, 50))[0]
             speed = moved * bench.n_grid / elapsed
             print(
                 f"{n_shot:>5}  {n_base:>6}  {1e3 * elapsed:>6.1f}  {moved / 1e6:>13.2f}  {speed / 1e12:>4.2f}  "
@@ -184,11 +182,12 @@ def auto_rows(bench: Bench) -> None:
     print("shots  priors  M tasks/s  66 points (ms)")
     for n_shot in (1, 5):
         for n_base in (64, 1000):
-            geometry = bench.priors[n_base].geometry
-            chooses = on_device(PreparedScorer(bench.novel.features, geometry), bench.device)
-            points = on_device(PreparedScorer(bench.novel.features, geometry, *grid().T), bench.device)
-            tasks = bench.there(n_shot, bench.n_grid)
-            rate = bench.n_grid / bench.seconds(lambda scorer=chooses, tasks=tasks: scorer.correct(tasks))  # type: ignore[misc]
+            adaptive, points = (
+                task_scorer(bench.novel.features, bench.priors[n_base], Settings(), where, bench.device)
+                for where in (None, grid())
+            )
+            tasks = bench.on_device(n_shot, bench.n_grid)
+            rate = bench.n_grid / bench.seconds(lambda scorer=adaptive, tasks=tasks: scorer.correct(tasks))  # type: ignore[misc]
             elapsed = bench.seconds(lambda scorer=points, tasks=tasks: scorer.correct(tasks))  # type: ignore[misc]
             print(f"{n_shot:>5}  {n_base:>6}  {rate / 1e6:>9.3f}  {1e3 * elapsed:>14.1f}", flush=True)
 
@@ -203,7 +202,8 @@ def exactness_rows(bench: Bench) -> None:
         scorer = bench.scorer(64, grid())
         found, expected = scorer.scores(few), plain_scores(bench.novel.features, few, priors, grid())
         other = (found.argmax(axis=-1) != expected.argmax(axis=-1)).sum()
-        differ = (scorer.correct(more) != TaskScorer(bench.novel.features, priors, *grid().T).correct(more)).any(axis=1)
+        by_numpy = task_scorer(bench.novel.features, priors, PLAIN, grid()).correct(more)
+        differ = (scorer.correct(more) != by_numpy).any(axis=1)
         print(
             f"{n_shot:>5}  {np.abs(found - expected).max():>24.1e}  {other:>6} of {found[..., 0].size:>10,}  "
             f"{differ.sum():>13} of {n_more:>9,}",
@@ -226,7 +226,7 @@ def whole_rows(bench: Bench, name: str) -> None:
     for n_shot in (1, 5):
         options: dict[str, Any] = {"n_shot": n_shot, "device": name}
         row("drawing alone", n_shot, many, lambda n=n_shot: bench.sampler(n).draw(many))  # type: ignore[misc]
-        for what, settings in (("evaluate", {}), ("evaluate auto", AUTO)):
+        for what, settings in (("evaluate", PAPER), ("evaluate auto", {})):
             classifier = P3DCClassifier(priors, **settings)
             row(what, n_shot, many, lambda c=classifier, o=options: measured(c, novel, many, o))  # type: ignore[misc]
         row("search, 66 points", n_shot, some, lambda o=options: search(priors, novel, n_tasks=some, **o))  # type: ignore[misc]
@@ -247,7 +247,7 @@ def memory_rows(bench: Bench) -> None:
             scorer = bench.scorer(64, points, int(memory))
             rate = n_tasks / bench.seconds(lambda scorer=scorer: scorer.correct(bench.tasks[5][:n_tasks]))  # type: ignore[misc]
             peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-            tables = "all" if all(scorer.tabled.values()) else "some"  # type: ignore[attr-defined]
+            tables = "all" if all(scorer.source.tabled.values()) else "some"  # type: ignore[attr-defined]
             print(
                 f"{len(points):>6}  {memory / 1e9:>12.1f}  {tables:>6}  {peaks[0] / 1e9:>20.2f}  "
                 f"{peaks[1] / 1e9:>23.2f}  {rate / 1e6:>9.3f}",

@@ -1,8 +1,8 @@
 """Large priors under a hard limit of memory: ``python -m benchmarks.large FOLDER [--tasks 2000] [--limit 4]``.
 
-Makes 1,000,000 rows of 2,048 features in 21,000 base classes (8.2 GB of Parquet parts) and 60,000 rows of 100 novel
-classes in FOLDER, unless they are there, and then runs each command in a process that may not take more than so many
-gigabytes of address space. It prints the peak of resident memory, the time and the processor time of both cores.
+Generates 1,000,000 rows of 2,048 features in 21,000 base classes (8.2 GB of Parquet parts) and 60,000 rows of 100 novel
+classes in FOLDER, unless they are there, and then runs each command in a process whose address space is limited to so
+many gigabytes. It prints the peak of resident memory, the time and the processor time of both cores.
 """
 
 import argparse
@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 
 N_ROWS, N_BASE, N_FEATURES, N_NOVEL, N_KINDS = 1_000_000, 21_000, 2048, 100, 1000
 PART = 20_000
-Array = npt.NDArray[np.float32]
+P3DC = ("-m", "p3dc")
+Float32 = npt.NDArray[np.float32]
 
 FIT = """
 import sys
@@ -29,14 +30,13 @@ from p3dc import FeatureSet, P3DCClassifier, Priors
 priors, novel = Priors.load(sys.argv[1]), FeatureSet.load(sys.argv[2])
 support = np.flatnonzero(np.arange(len(novel)) % 600 < 5)
 queries = np.flatnonzero(np.arange(len(novel)) % 600 >= 580)
-classifier = P3DCClassifier(priors, alpha="auto", beta="auto", scale="auto")
-found = classifier.fit(novel.features[support], novel.labels[support]).predict(novel.features[queries])
+found = P3DCClassifier(priors).fit(novel.features[support], novel.labels[support]).predict(novel.features[queries])
 print(f"{100 * np.mean(found == novel.labels[queries]):.1f} % of {len(queries):,} queries right, 100 ways, 5 shots")
 """
 
 
-def make_classes(rng: np.random.Generator, kinds: Array, n_classes: int) -> Array:
-    """Classes of a thousand kinds: those of one kind share most of what they are."""
+def make_classes(rng: np.random.Generator, kinds: Float32, n_classes: int) -> Float32:
+    """Make classes of a thousand kinds; those of one kind have most of their mean in common."""
     own = rng.standard_gamma(0.5, size=(n_classes, kinds.shape[1]), dtype=np.float32)
     own *= 0.08
     own += 0.15 * kinds[rng.integers(len(kinds), size=n_classes)]
@@ -44,7 +44,7 @@ def make_classes(rng: np.random.Generator, kinds: Array, n_classes: int) -> Arra
     return own
 
 
-def make_rows(rng: np.random.Generator, classes: Array, labels: npt.NDArray[np.int64]) -> Array:
+def make_rows(rng: np.random.Generator, classes: Float32, labels: npt.NDArray[np.int64]) -> Float32:
     rows = rng.standard_exponential(size=(len(labels), classes.shape[1]), dtype=np.float32)
     rows *= classes[labels]
     return rows
@@ -96,25 +96,13 @@ def main() -> None:
     base, novel, priors = (given.folder / name for name in ("base", "novel.npz", "priors.safetensors"))
     if not novel.exists():
         make(given.folder)
-    evaluate = [
-        "-m",
-        "p3dc",
-        "evaluate",
-        "--base",
-        priors,
-        "--novel",
-        novel,
-        "--tasks",
-        given.tasks,
-        "--method",
-        "p3dc",
-    ]
+    evaluate = [*P3DC, "evaluate", "--base", priors, "--novel", novel, "--method", "p3dc", "--tasks", given.tasks]
     steps: dict[str, list[object]] = {
-        "priors": ["-m", "p3dc", "priors", base, "--out", priors],
-        "evaluate, 1 shot": [*evaluate, "--method", "p3dc"],
-        "evaluate, 5 shots": [*evaluate, "--method", "p3dc", "--shot", 5],
-        "evaluate, 1 shot, both": [*evaluate, "--method", "p3dc", "--auto"],
-        "evaluate, 5 shots, both": [*evaluate, "--method", "p3dc", "--auto", "--shot", 5],
+        "priors": [*P3DC, "priors", base, "--out", priors],
+        "evaluate, 1 shot": evaluate,
+        "evaluate, 5 shots": [*evaluate, "--shot", 5],
+        "evaluate, 1 shot, both": [*evaluate, "--auto"],
+        "evaluate, 5 shots, both": [*evaluate, "--auto", "--shot", 5],
         "fit and predict, auto": ["-c", FIT, priors, novel],
     }
     print(f"{'what':<28}peak (GB) time (s) processor (s)  status", flush=True)

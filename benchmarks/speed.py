@@ -1,8 +1,8 @@
 """How many times faster the engine is than the plain loop, in one run and on one thread.
 
-``python -m benchmarks.speed`` makes its own features: 640 of them, 64 priors, 20 classes of 600 rows. The plain loop is
-timed on some of the 2,000 tasks, at every point, and scaled up; on the same tasks all scores and predictions of the two
-are compared.
+``python -m benchmarks.speed`` generates its own features: 640 of them, 64 priors, 20 classes of 600 rows. The plain
+loop of ``tests/reference.py`` is timed on some of the 2,000 tasks, at every point, and scaled up; on the same tasks all
+scores and predictions of the two are compared.
 """
 
 import time
@@ -15,13 +15,15 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.made import make_features
 from p3dc import Priors, sample_tasks
+from p3dc.adaptive.settings import Settings
 from p3dc.evaluation.search import grid
-from p3dc.scoring.numpy_scorer import TaskScorer
+from p3dc.scoring.task_scorer import task_scorer
 from p3dc.tasks import Tasks
 from tests import reference
 
 N_TASKS = 2000
 PLAIN_TASKS = 30
+PLAIN = Settings(space="plain")
 ONE_POINT = np.array([[0.0, 0.9]])
 SETTINGS = [
     # shots, points, how many times faster it must be
@@ -65,14 +67,14 @@ def main() -> None:
         options: dict[str, Any] = {"n_shot": n_shot, "n_tasks": N_TASKS, "seed": 0}
 
         def engine(options: dict[str, Any] = options, points: npt.NDArray[np.float64] = points) -> None:
-            TaskScorer(novel.features, priors, *points.T).correct(sample_tasks(novel.labels, **options))
+            task_scorer(novel.features, priors, PLAIN, points).correct(sample_tasks(novel.labels, **options))
 
         few = sample_tasks(novel.labels, **(options | {"n_tasks": PLAIN_TASKS}))
         start = time.perf_counter()
         expected = plain_scores(novel.features, few, priors, points)
         slow = (time.perf_counter() - start) * N_TASKS / PLAIN_TASKS
         fast = seconds(engine, repeat=3)
-        scorer = TaskScorer(novel.features, priors, *points.T)
+        scorer = task_scorer(novel.features, priors, PLAIN, points)
         error = np.abs(scorer.scores(few) - expected).max()
         own = np.repeat(np.arange(5), 15)
         other = np.abs((expected.argmax(axis=-1) == own).sum(axis=-1) - scorer.correct(few)).sum()

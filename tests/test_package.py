@@ -1,12 +1,17 @@
 """The package itself: names that are imported when they are used."""
 
 import importlib.metadata
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import p3dc
+
+ROOT = Path(__file__).parent.parent
 
 
 def modules_after(code, *names):
@@ -46,6 +51,20 @@ def test_other_names_are_not_there():
 
 def test_the_version_is_that_of_the_installed_package():
     assert p3dc.__version__ == importlib.metadata.version("p3dc-shot")
+
+
+def test_citation_and_changelog_have_the_version_of_the_package():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    changed, on = re.search(r"^## (\S+) — (\S+)$", (ROOT / "CHANGELOG.md").read_text(), flags=re.M).groups()
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert changed == version
+    assert f"\nversion: {version}\n" in citation
+    assert f"\ndate-released: {on}\n" in citation
+
+
+def test_the_hooks_run_the_ruff_that_the_tests_run():
+    least = re.search(r'"ruff>=([\d.]+),', (ROOT / "pyproject.toml").read_text()).group(1)
+    assert f"rev: v{least} " in (ROOT / ".pre-commit-config.yaml").read_text()
 
 
 def test_importing_the_package_imports_nothing_else():
