@@ -7,11 +7,12 @@ S support samples, N ways, K shots, Q queries, B base classes, D features.
 """
 
 from numbers import Real
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from array_api_compat import array_namespace
 
-Array = Any  # of any library that has the Array API; NumPy's and torch's are tested
+from p3dc._arrays import Array
+
 Attention = Literal["raw", "unit", "mean"]
 ATTENTIONS = get_args(Attention)
 

@@ -9,13 +9,11 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from p3dc import method
-from p3dc._arrays import Array, as_numpy, is_tensor, to_device_of
+from p3dc._arrays import Array, to_device_of
 from p3dc._validation import (
-    as_labels,
     check_power,
     check_same_width,
     check_share,
@@ -24,7 +22,7 @@ from p3dc.adaptive.settings import Settings, Space
 from p3dc.classifier import file
 from p3dc.classifier.explanation import pull_table
 from p3dc.classifier.fitted import FittedClassifier
-from p3dc.classifier.inputs import check_rows, check_tensor
+from p3dc.classifier.inputs import check_queries, check_rows, check_support
 from p3dc.confidence.temperature import check_temperature, temperature
 from p3dc.errors import InputError
 from p3dc.io.safetensors import read_arrays, write_arrays
@@ -353,15 +351,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         settings = self.settings
         check_share("reject", self.reject)
         check_temperature(self.temperature)
-        if is_tensor(X):
-            support = check_tensor(self, X, reset=first)
-            labels = as_labels(as_numpy(y), len(support))
-        else:
-            support, labels = validate_data(
-                self, X, as_numpy(y), reset=first, dtype=[np.float64, np.float32], ensure_all_finite=False
-            )
-            as_labels(labels)
-        check_classification_targets(labels)
+        support, labels = check_support(self, X, y, reset=first)
         check_rows(support, "support", calibrated=self.priors is not None)
         priors = as_priors(self.priors)
         if priors is not None:
@@ -394,15 +384,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
 
     def _cosines(self, X: npt.ArrayLike) -> Array:
         check_is_fitted(self)
-        if is_tensor(X):
-            queries = check_tensor(self, X, reset=False)
-        else:
-            try:
-                queries = validate_data(self, X, reset=False, dtype=[np.float64, np.float32], ensure_all_finite=False)
-            except ValueError as error:
-                if "is expecting" not in str(error):
-                    raise
-                raise InputError(f"{error} Extract both with the same backbone.") from None
+        queries = check_queries(self, X)
         check_rows(queries, "queries", calibrated=self.priors is not None)
         if len(self.classes_) < 2:
             raise InputError(

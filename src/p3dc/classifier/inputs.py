@@ -3,14 +3,44 @@
 import warnings
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from array_api_compat import array_namespace
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
-from p3dc._arrays import Array
-from p3dc._validation import check_directions, check_finite, first_empty
+from p3dc._arrays import Array, as_numpy, is_tensor
+from p3dc._validation import as_labels, check_directions, check_finite, first_empty
 from p3dc.errors import InputError
 
+FLOATS = [np.float64, np.float32]
 
-def check_tensor(estimator: Any, X: Any, *, reset: bool) -> Array:
+
+def check_support(estimator: Any, X: npt.ArrayLike, y: npt.ArrayLike, *, reset: bool) -> tuple[Array, npt.NDArray[Any]]:
+    """Return support samples and their labels."""
+    if is_tensor(X):
+        support = _check_tensor(estimator, X, reset=reset)
+        labels = as_labels(as_numpy(y), len(support))
+    else:
+        support, labels = validate_data(estimator, X, as_numpy(y), reset=reset, dtype=FLOATS, ensure_all_finite=False)
+        as_labels(labels)
+    check_classification_targets(labels)
+    return support, labels
+
+
+def check_queries(estimator: Any, X: npt.ArrayLike) -> Array:
+    """Return queries with as many features as the estimator was fitted to."""
+    if is_tensor(X):
+        return _check_tensor(estimator, X, reset=False)
+    try:
+        return validate_data(estimator, X, reset=False, dtype=FLOATS, ensure_all_finite=False)
+    except ValueError as error:
+        if "is expecting" not in str(error):
+            raise
+        raise InputError(f"{error} Extract both with the same backbone.") from None
+
+
+def _check_tensor(estimator: Any, X: Any, *, reset: bool) -> Array:
     """Check a tensor as scikit-learn checks an array, and return it in float32 or float64."""
     xp = array_namespace(X)
     if X.ndim != 2 or 0 in X.shape:

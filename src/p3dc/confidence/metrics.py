@@ -1,15 +1,15 @@
-"""How far probabilities can be trusted, and how well strangers are told from known classes."""
+"""Calibration error of probabilities, and how well unknowns are separated from known classes."""
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.floating]
+from p3dc._arrays import Floats, Mask
 
 N_BINS = 15
 
 
 class Reliability:
-    """Expected calibration error, collected over any number of queries.
+    """Expected calibration error (ECE), collected over any number of queries.
 
     Queries are put into bins of equal width by the probability of their prediction. The error is the difference
     between that probability and the share that is right, averaged over the queries.
@@ -29,7 +29,7 @@ class Reliability:
         self.right = np.zeros(N_BINS, dtype=np.int64)
         self.confidence = np.zeros(N_BINS)
 
-    def add(self, confidence: Floats, right: npt.NDArray[np.bool_]) -> None:
+    def add(self, confidence: Floats, right: Mask) -> None:
         """Add predictions: the probability of each, and whether it is right."""
         bins = np.minimum((confidence * N_BINS).astype(np.int64), N_BINS - 1)
         self.counts += np.bincount(bins, minlength=N_BINS)
@@ -48,8 +48,8 @@ class Reliability:
         return float(np.abs(self.confidence - self.right).sum() / self.counts.sum())
 
 
-def area_under_roc(known: Floats, strange: Floats) -> npt.NDArray[np.float64]:
-    """Tell how often a known query scores above a stranger, by task, (T, Q), (T, U) -> (T,).
+def area_under_roc(known: Floats, unknown: Floats) -> npt.NDArray[np.float64]:
+    """Return how often a known query scores above an unknown one, by task, (T, Q), (T, U) -> (T,).
 
     Examples
     --------
@@ -58,6 +58,6 @@ def area_under_roc(known: Floats, strange: Floats) -> npt.NDArray[np.float64]:
     >>> area_under_roc(np.array([[3.0, 1.0]]), np.array([[2.0, 0.0]]))
     array([0.75])
     """
-    above = known[:, :, None] > strange[:, None]
-    level = known[:, :, None] == strange[:, None]
+    above = known[:, :, None] > unknown[:, None]
+    level = known[:, :, None] == unknown[:, None]
     return np.asarray(above.mean(axis=(1, 2)) + level.mean(axis=(1, 2)) / 2)

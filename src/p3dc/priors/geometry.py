@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._arrays import is_tensor, read_only, row_blocks, to_device_of
+from p3dc._arrays import Array, is_tensor, read_only, row_blocks, to_device_of
 from p3dc.method import l2_normalize
-
-Array = npt.NDArray[np.float64]
 
 N_AXES = 128
 ALL_THE_SAME = 1e-5  # squared distance of directions that rounding alone can make

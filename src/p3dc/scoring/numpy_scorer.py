@@ -93,7 +93,7 @@ class NumpyScorer:
     def _decide(self, tasks: Tasks, own: int, close: tuple[Rows, ...], level: Floats, too_close: float) -> Rows:
         """Predict queries of class ``own`` whose classes are too close: in float64, and of equal classes the first."""
         if self.plain is None:
-            return np.argmax(level >= level.max(axis=1, keepdims=True) - too_close, axis=1)
+            return np.asarray(np.argmax(level >= level.max(axis=1, keepdims=True) - too_close, axis=1))
         size = max(1, CHUNK_BYTES // (8 * self.source.width * tasks.support[0].size))
         predictions = []
         for start in range(0, len(close[0]), size):

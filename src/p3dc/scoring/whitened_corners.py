@@ -45,6 +45,7 @@ class WhitenedCorners:
         whitened: Array | None = None,
     ) -> None:
         self.features, self.space, self.settings, self.whitened = features, space, settings, whitened
+        self.n_base = 0 if space.geometry is None else len(space.geometry.prototypes)
         self.adaptive = points is None
         self.n_points = 1 if points is None else len(points)
         self.width = features.shape[1]
@@ -56,11 +57,6 @@ class WhitenedCorners:
             self.squares = xp.vecdot(self.priors, self.priors)
             if points is not None:
                 self.mix = corner_weights(*xp.asarray(np.array(points), dtype=xp.float64, **device).T)
-
-    @property
-    def n_base(self) -> int:
-        """The number of priors."""
-        return 0 if self.space.geometry is None else len(self.space.geometry.prototypes)
 
     def numbers(self, n_way: int, n_shot: int, n_queries: int) -> int:
         """Count the numbers that the corners of one task take on a device."""
