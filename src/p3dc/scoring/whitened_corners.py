@@ -48,7 +48,7 @@ class WhitenedCorners:
         self.n_base = 0 if space.geometry is None else len(space.geometry.prototypes)
         self.adaptive = points is None
         self.n_points = 1 if points is None else len(points)
-        self.width = features.shape[1]
+        self.width = int(features.shape[1])
         xp = array_namespace(features)
         device = {} if not is_tensor(features) else {"device": features.device}
         self.mix = xp.ones((1, self.n_points), dtype=xp.float64, **device)
