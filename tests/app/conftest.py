@@ -124,8 +124,8 @@ def open_project(backbone, base):
     """Open projects, and close those that are still open in the end."""
     with ExitStack() as opened:
 
-        def call(folder=None, priors=base, reject=0.2):
-            project = Project(folder, backbone, State(reject=reject), priors)
+        def call(folder=None, priors=base, reject=0.2, project_limits=None):
+            project = Project(folder, backbone, State(reject=reject), priors, project_limits)
             opened.callback(project.store.close)
             return project
 

@@ -85,7 +85,7 @@ def ends(page):
 
 @pytest.mark.parametrize(("look", "Hand"), [(DESKTOP, Mouse), (PHONE, Finger)], ids=["desktop", "phone"])
 def test_labels_arrows_and_accuracy_follow_the_point_while_it_is_dragged(examples, visit, look, Hand):
-    for name, wrong in (("robin 3.jpg", "magpie"), ("kingfisher 2.jpg", "blue tit")):
+    for name, wrong in (("robin 3.webp", "magpie"), ("kingfisher 2.webp", "blue tit")):
         examples.move(name, wrong)  # or all are right at every point
     assert accuracy_told(examples, alpha=0.2, beta=0.6) != accuracy_told(examples)
     page = visit(examples, **look)

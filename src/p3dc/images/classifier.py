@@ -239,7 +239,10 @@ class ImageClassifier:
         """Label features that the backbone made, (Q, D)."""
         rows = as_rows(features, "features")
         check_same_width(rows, "the features", self.support, "the examples")
-        cosines = self.calibration.cosines(rows)
+        return self.label_cosines(self.calibration.cosines(rows))
+
+    def label_cosines(self, cosines: Array) -> list[Prediction]:
+        """Label queries by their cosines to the classes, (Q, N)."""
         probabilities = masked_softmax(cosines / self.calibration.temperature, None)
         found = []
         for cosine, probability in zip(cosines, probabilities, strict=True):

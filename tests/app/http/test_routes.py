@@ -7,8 +7,8 @@ import re
 import pytest
 from PIL import Image
 
-from p3dc.app.http import routes as routes
-from p3dc.app.http.limits import Limits
+from p3dc.app.http import responses
+from p3dc.app.project.state import ProjectLimits
 from tests.app.conftest import COLOURS, NOWHERE, add, files, make, picture, teach, told
 
 
@@ -382,7 +382,7 @@ def test_half_a_character_breaks_nothing(taught, body):
 
 def test_what_nobody_foresaw_is_an_error_of_the_one_shape(serve, monkeypatch):
     client = serve(raises=False)
-    monkeypatch.setattr(routes, "view_shape", lambda *_: 1 / 0)
+    monkeypatch.setattr(responses, "view", lambda *_: 1 / 0)
     sentence = told(client.get("/v1/view"), 500, "internal")
     assert sentence == "Something went wrong here (ZeroDivisionError). The server's log tells more."
     assert project_of(client)["revision"] == 0, "and the service goes on"
@@ -400,7 +400,7 @@ def test_a_disk_that_is_full_is_told_and_no_photo_is_promised(serve, tmp_path):
 
 
 def test_a_full_project_takes_no_more(serve):
-    client = serve(limits=Limits(photos=2, classes=1))
+    client = serve(project_limits=ProjectLimits(photos=2, classes=1))
     make(client, "one")
     assert "1 classes already" in told(client.post("/v1/classes", json={"name": "two"}), 409, "conflict")
     add(client, None, picture(), picture(seed=1))
