@@ -1,12 +1,13 @@
 """Errors as HTTP responses: those of the app are translated here, those of HTTP itself are made here."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 
 from p3dc.app.errors import ConflictError, NotFoundError, UnusableImagesError
 from p3dc.app.http.limits import MEGABYTE
@@ -58,8 +59,9 @@ def error_response(status: int, code: str, message: str, headers: Any = None, **
     return JSONResponse({"error": {"code": code, "message": message, **more}}, status, headers)
 
 
-def handle_errors(app: FastAPI) -> None:
+def handle_errors(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Answer every error with a response of the same shape."""
+    app.state.routes = routes
     app.add_exception_handler(InputError, _input_error)  # type: ignore[arg-type]
     app.add_exception_handler(StarletteHTTPException, _http_error)  # type: ignore[arg-type]
     app.add_exception_handler(RequestValidationError, _validation_error)  # type: ignore[arg-type]
@@ -96,13 +98,13 @@ async def _http_error(request: Request, error: StarletteHTTPException) -> JSONRe
     message = sentence.format(path=request.url.path[:100], method=request.method, detail=error.detail)
     headers = dict(error.headers or {})
     if error.status_code == 405:
-        headers["Allow"] = ", ".join(_allowed_methods(request))
+        headers["Allow"] = ", ".join(_allowed_methods(request)) or headers["Allow"]
     return error_response(error.status_code, code, message, headers)
 
 
 def _allowed_methods(request: Request) -> list[str]:
     """List all methods of an address: Starlette names those of the first route that matches."""
-    matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    matching = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for route in matching for method in getattr(route, "methods", ())})
 
 

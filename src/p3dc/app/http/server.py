@@ -52,7 +52,7 @@ def make_app(project: Project, limits: RequestLimits | None = None, token: str |
     )
     app.state.service, app.state.metrics, app.state.limits, app.state.token = service, metrics, limits, token
     app.include_router(api)
-    handle_errors(app)
+    handle_errors(app, api.routes)
     _serve_page(app)
     return Guard(app, limits, metrics, token)
 
