@@ -62,7 +62,7 @@ def picture(colour=COLOURS["olive"], seed=0, kind="PNG", size=(32, 32), noise=12
 
 
 def files(*images):
-    """Make the parts of a form from images, each alone or with its name."""
+    """Make the parts of a form from images, each with or without its name."""
     named = [each if isinstance(each, tuple) else (f"{n}.png", each) for n, each in enumerate(images)]
     return [("images", (name, content, "application/octet-stream")) for name, content in named]
 

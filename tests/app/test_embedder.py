@@ -24,7 +24,7 @@ BLACK = black()
 
 
 class Watched(Mosaic):
-    """A network that tells what it was given, waits when it is told to, and fails on black."""
+    """A network that records its batches, waits when asked to, and fails on black."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""From an empty page to labels, as a stranger does it: by mouse, by touch and by keyboard alone."""
+"""From an empty page to labels, as a new user does it: by mouse, by touch and only by keyboard."""
 
 import pytest
 from playwright.sync_api import expect

@@ -62,7 +62,7 @@ def nameless(page):
 
 
 def sideways(page):
-    """Tell by how many pixels the page is wider than the window."""
+    """Return by how many pixels the page is wider than the window."""
     return page.evaluate("() => document.scrollingElement.scrollWidth - innerWidth")
 
 

@@ -14,7 +14,7 @@ def identity(served, name):
 
 
 def bars(found):
-    """Read the names and values beside bars."""
+    """Read the names and values next to bars."""
     items = found.get_by_role("listitem").all_inner_texts()
     return [tuple(item.replace("−", "-").split("\n")) for item in items]
 

@@ -77,7 +77,7 @@ def test_a_class_is_made_renamed_and_deleted(client):
     assert project_of(client)["undo"] == "Delete lynx"
 
 
-def test_a_name_is_refused_that_is_empty_taken_too_long_or_kept_for_strangers(client):
+def test_a_name_is_refused_that_is_empty_taken_too_long_or_reserved_for_unknown_photos(client):
     cat = make(client, "cat")
     make(client, "dog")
     for method, path in (("POST", "/v1/classes"), ("PATCH", f"/v1/classes/{cat}")):
@@ -125,7 +125,7 @@ def test_examples_are_added_in_their_order_and_classes_list_them(client):
     assert project_of(client)["undo"] == "Add 1 photo"
 
 
-def test_images_that_cannot_be_used_are_told_beside_those_that_can(client):
+def test_images_that_cannot_be_used_are_listed_with_those_that_can(client):
     images = [("good.png", picture()), ("page.html", b"<html>"), ("cut.png", picture()[:70])]
     answer = client.post("/v1/photos", files=files(*images))
     assert answer.status_code == 201

@@ -120,7 +120,7 @@ def save(priors, tmp_path):
 
 @contextmanager
 def serving(*arguments, **environment):
-    """Start the command and give a client of it, whose process is client.process."""
+    """Start the command and yield a client of it, whose process is client.process."""
     command = [sys.executable, "-m", "p3dc", "serve", "--port", "0", *map(str, arguments)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
