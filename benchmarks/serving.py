@@ -1,9 +1,9 @@
-"""The service under load: photos a second, failed requests, memory, and what a kill -9 loses.
+"""Measure the service under load: photos a second, failed requests, memory, and what a kill -9 loses.
 
 ``python -m benchmarks.serving [--clients 16] [--seconds 60] [--kill]`` starts ``p3dc serve`` with a project folder,
-teaches five classes and lets clients send JPEGs of 500 × 375 one at a time over kept connections. Every tenth request
-adds an example, which its client deletes ten requests later. With ``--kill`` the server is killed in the middle and
-started again; at the end every example whose adding was answered must be there, and none whose deleting was.
+teaches five classes and lets clients send JPEGs of 500 × 375 one at a time over persistent connections. Every tenth
+request adds an example, which its client deletes ten requests later. With ``--kill`` the server is killed in the middle
+and started again; at the end every example whose addition was answered must be there, and none whose deletion was.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Server:
 
 
 class Client:
-    """A connection that is opened again when it breaks."""
+    """A connection that is reopened when it breaks."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -92,7 +92,7 @@ class Tally:
 
 
 def work(server: Server, photos: list[bytes], classes: list[str], until: float, tally: Tally, seed: int) -> None:
-    """Be one client until the time is up."""
+    """Send requests as one client until the time is up."""
     rng, client, mine = random.Random(seed), Client(server), list[tuple[int, str]]()
     n_asked = 0
     while time.monotonic() < until:
@@ -112,7 +112,7 @@ def work(server: Server, photos: list[bytes], classes: list[str], until: float, 
                 mine.append((n_asked, identity))
             if mine and mine[0][0] <= n_asked - 10:
                 identity = mine.pop(0)[1]
-                tally.there.discard(identity)  # until it is answered, either is right
+                tally.there.discard(identity)  # until the deletion is answered, both outcomes are right
                 if client.ask("DELETE", f"/v1/photos/{identity}")[0] == 200:
                     tally.gone.add(identity)
         except (OSError, http.client.HTTPException):  # nothing was answered

@@ -1,6 +1,6 @@
 """Make the pictures of the page in docs/pictures, in Chromium, with the example set.
 
-Run as ``python scripts/make_page_pictures.py``; ``P3DC_CHROMIUM`` names a Chromium that is not on the path.
+Run as ``python scripts/make_page_pictures.py``; ``P3DC_CHROMIUM`` is the path of a Chromium that is not on ``PATH``.
 """
 
 import os
@@ -21,7 +21,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobil
 
 @contextmanager
 def serving() -> Iterator[str]:
-    """Serve a project in memory, and give its address."""
+    """Serve a project in memory and yield its address."""
     command = [sys.executable, "-m", "p3dc", "serve", "--no-browser", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -30,7 +30,7 @@ def serving() -> Iterator[str]:
 
 
 def rest(page: Page) -> None:
-    """Wait until the page has got everything it asked for."""
+    """Wait until all requests of the page are answered."""
     page.locator("[data-test=probability]:not(:empty)").first.wait_for()
     page.wait_for_load_state("networkidle")
 

@@ -62,7 +62,7 @@ def picture(colour=COLOURS["olive"], seed=0, kind="PNG", size=(32, 32), noise=12
 
 
 def files(*images):
-    """Make the parts of a form from images, each alone or with its name."""
+    """Make the parts of a form from images, each with or without its name."""
     named = [each if isinstance(each, tuple) else (f"{n}.png", each) for n, each in enumerate(images)]
     return [("images", (name, content, "application/octet-stream")) for name, content in named]
 
@@ -124,8 +124,8 @@ def open_project(backbone, base):
     """Open projects, and close those that are still open in the end."""
     with ExitStack() as opened:
 
-        def call(folder=None, priors=base, reject=0.2):
-            project = Project(folder, backbone, State(reject=reject), priors)
+        def call(folder=None, priors=base, reject=0.2, project_limits=None):
+            project = Project(folder, backbone, State(reject=reject), priors, project_limits)
             opened.callback(project.store.close)
             return project
 

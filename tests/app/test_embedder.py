@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from p3dc.app.embedder import AHEAD, Embedder
+from p3dc.app.embedder import PREFETCH, Embedder
 from p3dc.images.backbones.backbone import STEP
 from p3dc.images.decoding import ImageError, NotAnImageError, TooManyPixelsError
 from tests.app.conftest import Mosaic, picture
@@ -24,7 +24,7 @@ BLACK = black()
 
 
 class Watched(Mosaic):
-    """A network that tells what it was given, waits when it is told to, and fails on black."""
+    """A network that records its batches, waits when asked to, and fails on black."""
 
     def __init__(self):
         super().__init__()
@@ -140,25 +140,25 @@ def test_features_that_no_cosine_can_judge_are_refused(value):
     assert "not finite numbers or all zeros" in str(found)
 
 
-def test_only_so_many_images_are_prepared_at_once(network, monkeypatch):
+def test_only_so_many_images_are_preprocessed_ahead(network, monkeypatch):
     prepared = []
-    real = Embedder._prepare
+    real = Embedder._preprocess
 
     def counted(self, file, small):
         prepared.append(file)
         return real(self, file, small)
 
-    monkeypatch.setattr(Embedder, "_prepare", counted)
+    monkeypatch.setattr(Embedder, "_preprocess", counted)
     network.gate.clear()
 
     async def watch(embedder, _):
-        await until(lambda: embedder._waiting.qsize() >= AHEAD - STEP)
+        await until(lambda: embedder._waiting.qsize() >= PREFETCH - STEP)
         await asyncio.sleep(0.1)
-        assert len(prepared) == AHEAD
+        assert len(prepared) == PREFETCH
         network.gate.set()
 
-    found, _ = embed(network, [picture(seed=n) for n in range(AHEAD + 40)], watch=watch)
-    assert len(prepared) == len(found) == AHEAD + 40
+    found, _ = embed(network, [picture(seed=n) for n in range(PREFETCH + 40)], watch=watch)
+    assert len(prepared) == len(found) == PREFETCH + 40
 
 
 def test_who_stops_waiting_does_not_stop_the_others(network):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from p3dc import ImageClassifier
-from p3dc.app import session as tasks
-from p3dc.classifier.calibrated_support import calibrate_alone
+from p3dc.app import session as sessions
 from p3dc.images.examples import Example
 from p3dc.images.explanation import explain_features
 from tests.app.conftest import COLOURS, add, files, make, picture, teach, told
@@ -59,7 +58,7 @@ def test_labels_at_a_point_are_those_of_a_classifier_at_that_point(serve, base, 
     expected = anew(client, point).label(features(client, *asked))
     found = view(client, point)
     assert found["labels"] == [{"id": identity, **facts(each)} for identity, each in zip(asked, expected, strict=True)]
-    own = anew(client).calibration
+    own = anew(client).calibrated
     assert found["auto"] == (point is None)
     assert (found["alpha"], found["beta"]) == pytest.approx((own.alpha, own.beta) if point is None else point)
     assert found["auto_point"] == {"alpha": own.alpha, "beta": own.beta}
@@ -170,8 +169,7 @@ def test_leave_one_out_is_what_the_others_say(taught, point):
         if photo.label is None or taught.project.state.names[photo.label] == "alone":
             continue
         rest = anew(taught, point, leave_out=photo.id)
-        calibration = calibrate_alone(rest.support, rest.labels, rest.priors, point=point)
-        best = rest.classes[int(calibration.cosines(features(taught, photo.id))[0].argmax())]
+        best = rest.classes[int(rest.fitted.cosines(features(taught, photo.id))[0].argmax())]
         asked += 1
         if best != taught.project.state.names[photo.label]:
             wrong.append(photo.id)
@@ -251,15 +249,34 @@ def test_the_same_image_gets_the_same_label_kept_or_not(taught):
             assert shown[key] == (pytest.approx(value) if isinstance(value, float) else value)
 
 
+def test_moving_the_point_whitens_nothing(taught, base, monkeypatch):
+    view(taught, POINTS[1])
+    taught.get("/v1/leave-one-out", params=query(POINTS[1]))
+    whitened = []
+    real = type(base.geometry).whiten
+
+    def counted(self, rows):
+        whitened.append(len(rows))
+        return real(self, rows)
+
+    monkeypatch.setattr(type(base.geometry), "whiten", counted)
+    for point in POINTS:
+        assert view(taught, point)["labels"]
+        assert taught.get("/v1/leave-one-out", params=query(point)).json()["asked"]
+    assert whitened == []
+    taught.post("/v1/classify", files=files(picture()))
+    assert whitened == [1], "the count sees what is whitened"
+
+
 def test_what_takes_long_is_done_once_for_each_revision(taught, monkeypatch):
     made = []
-    real = tasks.LeaveOneOut
+    real = sessions.LeaveOneOut
 
     def counted(*arguments):
         made.append(arguments)
         return real(*arguments)
 
-    monkeypatch.setattr(tasks, "LeaveOneOut", counted)
+    monkeypatch.setattr(sessions, "LeaveOneOut", counted)
     for point in POINTS:
         taught.get("/v1/leave-one-out", params=query(point))
     assert len(made) == 1

@@ -35,7 +35,7 @@ NO_ANSWER = "Failed to load resource: net::ERR_CONNECTION_REFUSED"
 
 
 def answered(status):
-    """Give the words of Chromium's console for a request that was answered with a status of 400 or more."""
+    """Return the words of Chromium's console for a request that was answered with a status of 400 or more."""
     return f"Failed to load resource: the server responded with a status of {status}"
 
 
@@ -179,7 +179,7 @@ def result(page, name):
 
 
 def wait_until(holds):
-    """Wait until a condition holds, and say what it gave last where it never does."""
+    """Wait until a condition holds, and report its last value if it never does."""
     end = time.monotonic() + PATIENCE
     while not (found := holds()):
         assert time.monotonic() < end, f"waited {PATIENCE:.0f} seconds and got {found!r}"

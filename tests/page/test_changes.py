@@ -107,24 +107,24 @@ def test_a_script_in_a_name_is_nothing_but_text(examples, visit):
 def test_a_photo_is_moved_by_its_menu(examples, visit):
     before = held(examples)
     page = visit(examples)
-    card(page, "robin").get_by_role("button", name="Menu of robin 3.jpg").click()
+    card(page, "robin").get_by_role("button", name="Menu of robin 3.webp").click()
     page.get_by_role("menuitem", name="magpie").click()
     expect(card(page, "magpie").locator(".size")).to_have_text("6 photos")
-    expect(card(page, "magpie").get_by_role("button", name="robin 3.jpg. Nearer to robin")).to_be_visible()
+    expect(card(page, "magpie").get_by_role("button", name="robin 3.webp. Nearer to robin")).to_be_visible()
     assert examples.sizes()["robin"] == 4
-    page.get_by_role("button", name="Undo: Move robin 3.jpg").click()
+    page.get_by_role("button", name="Undo: Move robin 3.webp").click()
     expect(card(page, "robin").locator(".size")).to_have_text("5 photos")
     assert held(examples) == before
 
 
 def test_a_photo_is_moved_by_dragging_it_to_another_class(examples, visit):
     page = visit(examples)
-    tile = at(page, "class-card").locator(".tile").filter(has=page.get_by_label("robin 1.jpg", exact=True))
+    tile = at(page, "class-card").locator(".tile").filter(has=page.get_by_label("robin 1.webp", exact=True))
     tile.drag_to(card(page, "blue tit"))
     expect(card(page, "blue tit").locator(".size")).to_have_text("6 photos")
     assert examples.sizes() == {"robin": 4, "blue tit": 6, "kingfisher": 5, "cardinal": 5, "magpie": 5, None: 12}
     tile.drag_to(at(page, "ask-drop"))
-    expect(result(page, "robin 1.jpg")).to_be_visible()
+    expect(result(page, "robin 1.webp")).to_be_visible()
     wait_for_labels(page, examples)
     assert examples.sizes()[None] == 13
 
@@ -132,8 +132,8 @@ def test_a_photo_is_moved_by_dragging_it_to_another_class(examples, visit):
 def test_saying_what_a_photo_is_teaches_it(examples, visit):
     page = visit(examples, **PHONE)
     wait_for_labels(page, examples)
-    asked = result(page, "robin 6.jpg")
-    asked.get_by_role("button", name="Say what robin 6.jpg is").click()
+    asked = result(page, "robin 6.webp")
+    asked.get_by_role("button", name="Say what robin 6.webp is").click()
     page.get_by_role("menuitem", name="robin").click()
     expect(asked).to_have_count(0)
     expect(card(page, "robin").locator(".size")).to_have_text("6 photos")
@@ -144,12 +144,12 @@ def test_a_deleted_photo_comes_back_by_the_message_about_it(examples, visit):
     before = held(examples)
     page = visit(examples)
     wait_for_labels(page, examples)
-    result(page, "magpie 7.jpg").get_by_role("button", name="Delete magpie 7.jpg").click()
+    result(page, "magpie 7.webp").get_by_role("button", name="Delete magpie 7.webp").click()
     expect(at(page, "result")).to_have_count(11)
     page.get_by_role("status").get_by_role("button", name="Undo").click()
     expect(at(page, "result")).to_have_count(12)
     assert held(examples) == before
-    page.get_by_role("button", name="cardinal 4.jpg", exact=True).focus()
+    page.get_by_role("button", name="cardinal 4.webp", exact=True).focus()
     page.keyboard.press("Delete")
     expect(card(page, "cardinal").locator(".size")).to_have_text("4 photos")
     page.keyboard.press("Control+z")

@@ -1,4 +1,4 @@
-"""From an empty page to labels, as a stranger does it: by mouse, by touch and by keyboard alone."""
+"""From an empty page to labels, as a new user does it: by mouse, by touch and only by keyboard."""
 
 import pytest
 from playwright.sync_api import expect
@@ -111,16 +111,16 @@ def test_a_reload_and_a_restart_of_the_server_give_the_same_page(examples, visit
     name.press("Enter")
     at(page, "alpha").fill("0.25")
     wait_until(lambda: examples.project()["point"])
-    card(page, "redbreast").get_by_role("button", name="Menu of robin 2.jpg").click()
+    card(page, "redbreast").get_by_role("button", name="Menu of robin 2.webp").click()
     page.get_by_role("menuitem", name="Delete").click()
     expect(card(page, "redbreast").locator(".size")).to_have_text("4 photos")
-    page.get_by_role("button", name="Undo: Delete robin 2.jpg").click()
+    page.get_by_role("button", name="Undo: Delete robin 2.webp").click()
     expect(card(page, "redbreast").locator(".size")).to_have_text("5 photos")
     wait_for_labels(page, examples)
     before = shown(page)
     assert before["classes"][0] == "redbreast"
     assert before["point"] == ["0.25", "0.00"]
-    assert before["undo"] == ["Undo: α 0.25, β 0.00", "Redo: Delete robin 2.jpg"]
+    assert before["undo"] == ["Undo: α 0.25, β 0.00", "Redo: Delete robin 2.webp"]
 
     page.reload()
     wait_until(lambda: shown(page) == before)

@@ -62,7 +62,7 @@ def nameless(page):
 
 
 def sideways(page):
-    """Tell by how many pixels the page is wider than the window."""
+    """Return by how many pixels the page is wider than the window."""
     return page.evaluate("() => document.scrollingElement.scrollWidth - innerWidth")
 
 
@@ -155,7 +155,7 @@ def test_text_can_be_read_in_both_schemes(examples, visit):
     expect(page.get_by_role("alert")).to_be_visible()
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
-        card(page, "kingfisher").get_by_role("button", name="Menu of kingfisher 1.jpg").click()
+        card(page, "kingfisher").get_by_role("button", name="Menu of kingfisher 1.webp").click()
         expect(page.get_by_role("menu")).to_be_visible()
         assert unreadable(page) == []
         page.keyboard.press("Escape")

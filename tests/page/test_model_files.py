@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from p3dc import ImageClassifier
-from p3dc.app.drawings import drawings
+from p3dc.app.example_set import example_set
 from tests.page.conftest import answered, at, card, labels_told, percent, wait_for_labels, wait_until
 
 pytestmark = pytest.mark.browser
@@ -30,13 +30,13 @@ def test_a_saved_model_gives_the_labels_of_the_page(examples, visit, tmp_path):
     model = ImageClassifier.load(path)
     assert model.point == (0, 0.4)
     assert {(each.key, each.label) for each in model.examples} == {
-        (drawing.name, drawing.label) for drawing in drawings() if drawing.label
+        (example.name, example.label) for example in example_set() if example.label
     }
     photos = []
-    for drawing in drawings():
-        if drawing.label is None:
-            photos.append(tmp_path / drawing.name)
-            photos[-1].write_bytes(drawing.jpeg)
+    for example in example_set():
+        if example.label is None:
+            photos.append(tmp_path / example.name)
+            photos[-1].write_bytes(example.content)
     names = {photo["id"]: photo["name"] for photo in examples.project()["photos"]}
     told = {names[key]: shown for key, shown in labels_told(examples.get("view")).items()}
     for photo, found in zip(photos, model.predict(photos), strict=True):

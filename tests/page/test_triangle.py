@@ -62,7 +62,7 @@ def shown_map(page):
 
 
 def follows(page, view):
-    """Tell whether the map shows the places of the service, moved and scaled as a whole."""
+    """Return whether the map shows the positions of the service, moved and scaled as a whole."""
     told = {mark["id"]: [*mark["from"], *mark["to"]] for mark in view["map"]["support"]}
     drawn = shown_map(page)
     if drawn.keys() != told.keys():
@@ -85,7 +85,7 @@ def ends(page):
 
 @pytest.mark.parametrize(("look", "Hand"), [(DESKTOP, Mouse), (PHONE, Finger)], ids=["desktop", "phone"])
 def test_labels_arrows_and_accuracy_follow_the_point_while_it_is_dragged(examples, visit, look, Hand):
-    for name, wrong in (("robin 3.jpg", "magpie"), ("kingfisher 2.jpg", "blue tit")):
+    for name, wrong in (("robin 3.webp", "magpie"), ("kingfisher 3.webp", "blue tit")):
         examples.move(name, wrong)  # or all are right at every point
     assert accuracy_told(examples, alpha=0.2, beta=0.6) != accuracy_told(examples)
     page = visit(examples, **look)

@@ -14,7 +14,7 @@ def identity(served, name):
 
 
 def bars(found):
-    """Read the names and values beside bars."""
+    """Read the names and values next to bars."""
     items = found.get_by_role("listitem").all_inner_texts()
     return [tuple(item.replace("−", "-").split("\n")) for item in items]
 
@@ -23,10 +23,10 @@ def bars(found):
 def test_the_reasons_are_those_of_the_service(examples, visit, look):
     page = visit(examples, **look)
     wait_for_labels(page, examples)
-    opener = result(page, "cardinal 6.jpg").get_by_role("button", name="Why?")
+    opener = result(page, "cardinal 6.webp").get_by_role("button", name="Why?")
     opener.click()
     why = page.get_by_role("dialog")
-    told = examples.get(f"photos/{identity(examples, 'cardinal 6.jpg')}/explanation")
+    told = examples.get(f"photos/{identity(examples, 'cardinal 6.webp')}/explanation")
     expect(why).to_contain_text(f"Most like {told['label']}")
     assert bars(at(why, "cosines")) == [(each["label"], f"{each['cosine']:.2f}") for each in told["cosines"]]
     neighbours = at(why, "neighbour")
@@ -44,10 +44,10 @@ def test_an_example_tells_what_pulled_it_and_a_neighbour_leads_on(examples, visi
     page = visit(examples)
     at(page, "beta").fill("0.6")
     wait_until(lambda: examples.project()["point"])
-    page.get_by_role("button", name="robin 2.jpg", exact=True).click()
+    page.get_by_role("button", name="robin 2.webp", exact=True).click()
     why = page.get_by_role("dialog")
     expect(why).to_contain_text("You said this is robin.")
-    told = examples.get(f"photos/{identity(examples, 'robin 2.jpg')}/explanation")
+    told = examples.get(f"photos/{identity(examples, 'robin 2.webp')}/explanation")
     assert told["beta"] == 0.6
     expect(why).to_contain_text("At α 0.00, β 0.60 base classes make up 60 % of it.")
     pulls = [(pull["name"], percent(pull["weight"])) for pull in told["base_classes"]]
@@ -62,7 +62,7 @@ def test_an_example_tells_what_pulled_it_and_a_neighbour_leads_on(examples, visi
 def test_a_photo_is_renamed_moved_and_deleted_from_its_reasons(examples, visit):
     page = visit(examples)
     wait_for_labels(page, examples)
-    card(page, "robin").get_by_role("button", name="Menu of robin 4.jpg").click()
+    card(page, "robin").get_by_role("button", name="Menu of robin 4.webp").click()
     page.get_by_role("menuitem", name="Rename").click()
     name = page.get_by_role("dialog").get_by_role("textbox", name="Name of the photo")
     expect(name).to_be_focused()
@@ -82,7 +82,7 @@ def test_a_photo_is_renamed_moved_and_deleted_from_its_reasons(examples, visit):
         undone = at(page, "undo").get_attribute("aria-label")
         page.keyboard.press("Control+z")
         expect(at(page, "undo")).not_to_have_attribute("aria-label", undone)
-    expect(card(page, "robin").get_by_role("button", name="robin 4.jpg", exact=True)).to_be_visible()
+    expect(card(page, "robin").get_by_role("button", name="robin 4.webp", exact=True)).to_be_visible()
     assert examples.project()["undo"] == "Example set"
 
 

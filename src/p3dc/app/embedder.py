@@ -1,26 +1,24 @@
-"""Uploaded images to features: the images of all requests share the batches of the network."""
+"""Compute features of uploaded images: those of all requests share the batches of the network."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 
+from p3dc._arrays import Array
 from p3dc.app.project.store import Picture
 from p3dc.images.backbones.backbone import STEP, Backbone, n_cores
 from p3dc.images.decoding import ImageError, read_image_file
 from p3dc.images.embedding import raising_image_errors
 from p3dc.images.examples import thumbnail
 
-AHEAD = 8 * STEP
-"""How many images may be prepared at once; each takes as much memory as the network's input."""
-
-Array = npt.NDArray[Any]
+PREFETCH = 8 * STEP
+"""How many images may be preprocessed ahead; each takes as much memory as the network's input."""
 
 
 class Embedder:
-    """Reads images in threads and embeds them in batches of whatever is waiting.
+    """Reads images in threads and embeds all that wait as one batch.
 
     Parameters
     ----------
@@ -34,16 +32,16 @@ class Embedder:
         self.n_images = self.n_batches = 0
         self._readers = ThreadPoolExecutor(n_cores(), thread_name_prefix="p3dc-read")
         self._network = ThreadPoolExecutor(1, thread_name_prefix="p3dc-embed")
-        self._room = asyncio.Semaphore(AHEAD)
+        self._room = asyncio.Semaphore(PREFETCH)
         self._waiting: asyncio.Queue[tuple[Array, asyncio.Future[Array]]] = asyncio.Queue()
         self._loop: asyncio.Task[None] | None = None
 
-    async def embed(self, file: IO[bytes], *, small: bool = True) -> Picture:
-        """Give the features and, where it is wanted, a small picture of an image, or raise an ImageError."""
+    async def embed(self, file: IO[bytes], *, with_thumbnail: bool = True) -> Picture:
+        """Return the features and, if wanted, a thumbnail of an image, or raise an ImageError."""
         self._loop = self._loop or asyncio.create_task(self._run())
         async with self._room:
             running = asyncio.get_running_loop()
-            pixels, picture = await running.run_in_executor(self._readers, self._prepare, file, small)
+            pixels, picture = await running.run_in_executor(self._readers, self._preprocess, file, with_thumbnail)
             future: asyncio.Future[Array] = running.create_future()
             self._waiting.put_nowait((pixels, future))
             features = await future
@@ -58,11 +56,11 @@ class Embedder:
         for pool in (self._readers, self._network):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _prepare(self, file: IO[bytes], small: bool) -> tuple[Array, bytes]:
+    def _preprocess(self, file: IO[bytes], with_thumbnail: bool) -> tuple[Array, bytes]:
         preprocessing = self.backbone.preprocessing
         with raising_image_errors():
             image = read_image_file(file, short_side=preprocessing.short_side, max_pixels=self.max_pixels)
-            return preprocessing.prepare(image), thumbnail(image) if small else b""
+            return preprocessing.prepare(image), thumbnail(image) if with_thumbnail else b""
 
     async def _run(self) -> None:
         running = asyncio.get_running_loop()

@@ -2,54 +2,29 @@
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from p3dc.adaptive.rule import class_averages
-from p3dc.app.http.limits import conflict
+from p3dc._arrays import Floats
+from p3dc.adaptive.space import class_averages, members
+from p3dc.app.errors import ConflictError
+from p3dc.app.map import Map, Plane
 from p3dc.app.project.state import State
 from p3dc.app.project.store import Picture
-from p3dc.classifier.calibrated_support import Labels, members
-from p3dc.classifier.leave_one_out import LeaveOneOut, Point, Strangers
+from p3dc.classifier.leave_one_out import LeaveOneOut, Point, PointScorer
 from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.classifier import ImageClassifier, Prediction
 from p3dc.images.examples import Example
 from p3dc.method import l2_normalize
 from p3dc.priors.prototypes import Priors
 
-Array = npt.NDArray[Any]
 
-WITHIN = 0.3
-"""How much photos of one class count against class means when the axes of the map are chosen."""
+class Session:
+    """The classes of a project as a classifier, at any point (α, β) of the triangle.
 
-
-@dataclass(frozen=True)
-class Map:
-    """Places in two dimensions, each from -1 to 1.
-
-    Attributes
-    ----------
-    before, after : arrays of shape (S, 2)
-        The examples and the calibrated examples.
-    prototypes : array of shape (N, 2)
-        The means of the calibrated examples.
-    queries : array of shape (Q, 2)
-    """
-
-    before: Array
-    after: Array
-    prototypes: Array
-    queries: Array
-
-
-class Task:
-    """The classes of a project as a classifier, and what follows from it.
-
-    The keys of its examples are the ids of their photos. What takes long is computed when it is asked for, once.
+    The keys of its examples are the ids of their photos. Whatever does not depend on the point is computed on first use
+    and kept, so that moving the point costs inner products only.
 
     Parameters
     ----------
@@ -71,7 +46,7 @@ class Task:
         self.revision, self.state, self.priors = revision, state, priors
         self.pictures = {photo.id: pictures[photo.id] for photo in state.photos}
         self.backbone = backbone
-        self.asked = state.to_label
+        self.to_label = state.to_label
         self._lock, self._slow_lock = threading.RLock(), threading.Lock()
 
     @property
@@ -84,9 +59,9 @@ class Task:
 
     @cached_property
     def classifier(self) -> ImageClassifier:
-        """The classifier whose point is chosen for the task."""
+        """The classifier that chooses its own α and β."""
         if self.hint is not None:
-            raise conflict(self.hint)
+            raise ConflictError(self.hint)
         names = self.state.names
         examples = [
             Example(photo.id, names[photo.label], self.pictures[photo.id].features, self.pictures[photo.id].thumbnail)
@@ -96,83 +71,57 @@ class Task:
         return ImageClassifier(self.backbone, examples, self.priors, reject=self.state.reject)
 
     def at(self, point: Point | None) -> ImageClassifier:
-        """Give the classifier at a point, or at the project's own where none is given."""
+        """Return the classifier at a point, by default at the project's own."""
         with self._lock:
-            return self._own if point is None else self._at(point)
+            return self._own if point is None else self.classifier.at(point)
 
     @cached_property
     def _own(self) -> ImageClassifier:
-        return self._at(self.state.point)
-
-    def _at(self, point: Point | None) -> ImageClassifier:
-        reject = self.state.reject
-        below = -np.inf if reject is None else self._strangers.threshold(reject, point)
-        return self.classifier.at(point, float(below))
+        return self.classifier.at(self.state.point)
 
     @cached_property
-    def _strangers(self) -> Strangers:
-        return Strangers(self.classifier.support, self.classifier.labels, self.priors)
-
-    @cached_property
-    def _held_out(self) -> LeaveOneOut:
-        return LeaveOneOut(self.classifier.support, self.classifier.labels, self.priors)
+    def _left_out_examples(self) -> LeaveOneOut:
+        fitted = self.classifier.fitted
+        return LeaveOneOut(fitted.support, fitted.labels, fitted.priors, fitted.settings)
 
     def leave_one_out(self, point: Point | None) -> tuple[list[str], list[bool], int]:
-        """Label photos by all others: which, whether rightly, and how many could have been asked."""
+        """Label examples by all others: return which, whether each label is right, and how many could be labelled."""
         with self._lock:
             examples = self.classifier.examples
         with self._slow_lock:
-            held = self._held_out
-        right = held.right(self.state.point if point is None else point)
-        return [examples[row].key for row in held.rows], right.tolist(), held.n_possible
+            left_out = self._left_out_examples
+        right = left_out.right(self.state.point if point is None else point)
+        return [examples[row].key for row in left_out.rows], right.tolist(), left_out.n_possible
 
     def labels(self, classifier: ImageClassifier) -> list[Prediction]:
-        """Label the photos that are to be labelled."""
-        return classifier.label(self._asked_features) if self.asked else []
+        """Label the photos to be labelled with a classifier that :meth:`at` returned."""
+        if not self.to_label:
+            return []
+        with self._lock:
+            queries = self._queries
+        return classifier.label_cosines(queries.cosines(classifier.point)[0])
 
     @cached_property
-    def _asked_features(self) -> Array:
-        rows = [self.pictures[photo.id].features for photo in self.asked]
+    def _queries(self) -> PointScorer:
+        return PointScorer([self.classifier.calibrated], [self._query_features])
+
+    @cached_property
+    def _query_features(self) -> Floats:
+        rows = [self.pictures[photo.id].features for photo in self.to_label]
         return np.stack(rows) if rows else np.empty((0, self.backbone.n_features), dtype=np.float32)
 
     def map(self, classifier: ImageClassifier) -> Map:
-        """Lay everything out in two dimensions, on axes that do not depend on α and β."""
+        """Project everything onto a plane that does not depend on α and β."""
         with self._lock:
-            plane, before, queries = self._ground
-        samples = classifier.calibration.samples
+            plane, before, queries = self._fixed_positions
+        samples = classifier.calibrated.samples
         prototypes = class_averages(members(classifier.labels)) @ samples
-        return Map(before, plane.place(samples), plane.place(prototypes), queries)
+        return Map(before, plane.project(samples), plane.project(prototypes), queries)
 
     @cached_property
-    def _ground(self) -> tuple["Plane", Array, Array]:
-        """What of the map does not move with the point: its plane, the examples and the photos to be labelled."""
-        calibration = self.classifier.calibration
-        corners = calibration.corners()
-        asked = l2_normalize(calibration.prepare(self._asked_features))
-        centre, axes = principal_axes(corners, calibration.labels)
-        shown = np.concatenate([corners.reshape(-1, len(centre)), asked])
-        plane = Plane(centre, axes, float(np.abs((shown - centre) @ axes).max()) or 1.0)
-        return plane, plane.place(corners[:, 0]), plane.place(asked)
-
-
-class Plane(NamedTuple):
-    """Two axes, (D, 2), their origin, (D,), and how far places on them reach."""
-
-    centre: Array
-    axes: Array
-    reach: float
-
-    def place(self, rows: Array) -> Array:
-        """Find the places of rows, (n, D) -> (n, 2), each from -1 to 1."""
-        return np.clip((rows - self.centre) @ self.axes / self.reach, -1, 1)
-
-
-def principal_axes(corners: Array, labels: Labels) -> tuple[Array, Array]:
-    """Find the centre, (D,), and two axes, (D, 2), along which the classes of triangles, (S, 3, D), spread."""
-    means = np.einsum("ns,svd->nvd", class_averages(members(labels)), corners)
-    centre = means.mean(axis=(0, 1))
-    within = WITHIN * (corners - means[labels])
-    rows = np.concatenate([means - centre, within]).reshape(-1, len(centre))
-    axes = np.linalg.svd(rows, full_matrices=False)[2][:2].T
-    signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
-    return centre, axes * signs
+    def _fixed_positions(self) -> tuple[Plane, Floats, Floats]:
+        """The plane of the map, and the positions of the examples and of the photos to be labelled on it."""
+        calibrated = self.classifier.calibrated
+        corners, queries = calibrated.corners(), l2_normalize(self._queries.transformed[0])
+        plane = Plane.through(corners, calibrated.labels, queries)
+        return plane, plane.project(corners[:, 0]), plane.project(queries)

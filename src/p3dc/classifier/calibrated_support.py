@@ -1,6 +1,7 @@
 """The support of one task after calibration, and queries scored by it."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -92,14 +93,26 @@ class CalibratedSupport:
 
     def cosines(self, queries: Array) -> Array:
         """Score every class for every query, (Q, D) -> (Q, N), a bounded number of queries at a time."""
-        by_class, present = _by_class(self.samples, self.labels)
-        n_way, n_shot, n_features = by_class.shape
+        n_way, n_shot, n_features = self._by_class[0].shape
         size = max(1, QUERY_BYTES // (8 * n_way * (n_features + n_shot)))
-        blocks = [
-            method.classify(self.transform(queries[start : start + size]), by_class, present, self.settings.attention)
-            for start in range(0, len(queries), size)
-        ]
-        return array_namespace(queries).concat(blocks)
+        blocks = (queries[start : start + size] for start in range(0, len(queries), size))
+        return array_namespace(queries).concat([self.cosines_of(self.transform(block)) for block in blocks])
+
+    def cosines_of(self, transformed: Array) -> Array:
+        """Score every class for queries in the space of the support, (Q, D) -> (Q, N)."""
+        by_class, present = self._by_class
+        return method.classify(transformed, by_class, present, self.settings.attention)
+
+    @cached_property
+    def _by_class(self) -> tuple[Array, Mask]:
+        """The samples as (N, K, D), K the size of the largest class, with a mask of the places that are filled."""
+        counts = np.bincount(self.labels)
+        order = np.argsort(self.labels, kind="stable")
+        place = np.arange(counts.max())
+        present = place < counts[:, None]
+        first = (np.cumsum(counts) - counts)[:, None]
+        rows = order[first + np.where(present, place, 0)]
+        return self.samples[to_device_of(rows, self.samples)], to_device_of(present, self.samples)
 
     def pulls(self) -> tuple[Array, Array, Array]:
         """Return which base classes pull each sample, on its own and with its task, and how much.
@@ -168,14 +181,3 @@ def _calibrate_whitened(support: Array, labels: Labels, priors: Priors | None, s
 
 def _endpoints(transformed: Array, prototypes: Array, settings: Settings) -> tuple[Array, Array]:
     return method.endpoints(transformed, prototypes, n_nearest=settings.n_nearest, power=1, scale=settings.prior_scale)
-
-
-def _by_class(samples: Array, labels: Labels) -> tuple[Array, Mask]:
-    """Lay samples out as (N, K, D), K the size of the largest class, with a mask of the places that are filled."""
-    counts = np.bincount(labels)
-    order = np.argsort(labels, kind="stable")
-    place = np.arange(counts.max())
-    present = place < counts[:, None]
-    first = (np.cumsum(counts) - counts)[:, None]
-    rows = order[first + np.where(present, place, 0)]
-    return samples[to_device_of(rows, samples)], to_device_of(present, samples)

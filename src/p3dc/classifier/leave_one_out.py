@@ -57,21 +57,26 @@ class PointScorer:
         return found
 
     def _pairs(self) -> Iterator[tuple[CalibratedSupport, Array]]:
-        return zip(self.supports, self.queries, strict=True)
+        return zip(self.supports, self.transformed, strict=True)
+
+    @cached_property
+    def transformed(self) -> list[Array]:
+        """The queries of each support in its space."""
+        return [support.transform(asked) for support, asked in zip(self.supports, self.queries, strict=True)]
 
     @cached_property
     def _own_cosines(self) -> list[Array]:
-        return [support.cosines(asked) for support, asked in self._pairs()]
+        return [support.cosines_of(asked) for support, asked in self._pairs()]
 
     @cached_property
     def _corners(self) -> list[tuple[list[tuple[int, int]], Corners]]:
         """Inner products of classes with equally many samples and queries, and which supports and classes they are."""
         groups: dict[tuple[int, int], list[tuple[tuple[int, int], Array, Array]]] = defaultdict(list)
         for turn, (support, asked) in enumerate(self._pairs()):
-            corners, transformed = support.corners(), support.transform(asked)
+            corners = support.corners()
             for label in range(int(support.labels.max()) + 1):
                 own = corners[support.labels == label]
-                groups[len(own), len(asked)].append(((turn, label), own, transformed))
+                groups[len(own), len(asked)].append(((turn, label), own, asked))
         return [
             (
                 [place for place, _, _ in group],

@@ -23,12 +23,14 @@ LEAST_TOKEN = 16
 
 @app.command()
 def serve(
-    model: Annotated[Path | None, typer.Argument(help="A file that fit or the page wrote, to begin with.")] = None,
-    project: Annotated[Path | None, typer.Option(help="Folder to keep everything in; without it, in memory.")] = None,
+    model: Annotated[Path | None, typer.Argument(help="A model file of fit or of the page to begin with.")] = None,
+    project: Annotated[
+        Path | None, typer.Option(help="Folder to store everything in; in memory if none is given.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; any but loopback needs a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any that is free.", min=0, max=65535)] = 8765,
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 for any free one.", min=0, max=65535)] = 8765,
     token: Annotated[
-        str | None, typer.Option(envvar="P3DC_TOKEN", help="What others must send; best given as P3DC_TOKEN.")
+        str | None, typer.Option(envvar="P3DC_TOKEN", help="Token that requests must carry; best set as P3DC_TOKEN.")
     ] = None,
     priors: PriorsOption = "backbone",
     backbone: BackboneOption = lite0.NAME,
@@ -52,7 +54,7 @@ def serve(
 
 
 def _listen(host: str, port: int, token: str | None) -> socket.socket:
-    """Take the port before anything is loaded."""
+    """Bind the port before anything is loaded."""
     if not _is_loopback(host) and token is None:
         raise InputError(
             f"{host} can be reached by others, so it needs a token. Set P3DC_TOKEN to {LEAST_TOKEN} characters or more."
@@ -85,27 +87,36 @@ def _application(
     model: Path | None, folder: Path | None, priors: str, backbone: str, reject: float, token: str | None
 ) -> Any:
     try:
-        from p3dc.app.http.limits import Limits, Refusal
         from p3dc.app.http.server import make_app
-        from p3dc.app.project.model_files import take_model
         from p3dc.app.project.project import Project
         from p3dc.app.project.state import State
     except ModuleNotFoundError as error:
         raise InputError(f'serve needs {error.name}. Install it: pip install "p3dc-shot[serve]"') from None
     known = priors if priors in ("backbone", "none") else Priors.load(priors)
     opened = Project(folder, load_backbone(backbone), State(reject=check_share("reject", reject or None)), known)
-    try:
-        if model is not None:
-            if opened.state.classes or opened.state.photos:
-                raise InputError(f"{folder} holds a project already. Leave {model} out, or choose another folder.")
-            take_model(opened, model, Limits())
-    except Refusal as refusal:
-        opened.store.close()
-        raise InputError(f"{model}: {refusal.detail}") from None
-    except InputError:
-        opened.store.close()
-        raise
+    if model is not None:
+        try:
+            _begin_with(model, opened)
+        except InputError:
+            opened.store.close()
+            raise
     return make_app(opened, token=token)
+
+
+def _begin_with(model: Path, project: Any) -> None:
+    """Load a model file into a new project."""
+    from p3dc.app.project.model_files import load_model
+    from p3dc.app.project.store import StoreError
+
+    if project.state.classes or project.state.photos:
+        folder = project.store.folder
+        raise InputError(f"{folder} holds a project already. Leave {model} out, or choose another folder.")
+    try:
+        load_model(project, model)
+    except StoreError:
+        raise
+    except InputError as error:
+        raise InputError(f"{model}: {error}") from None
 
 
 def _run(served: Any, listening: socket.socket) -> None:
@@ -120,5 +131,5 @@ def _run(served: Any, listening: socket.socket) -> None:
         timeout_graceful_shutdown=10,
         ws="none",
     )
-    with threadpool_limits(1, user_api="blas"):  # requests run side by side; the network has threads of its own
+    with threadpool_limits(1, user_api="blas"):  # requests run in parallel; the network has its own threads
         uvicorn.Server(config).run(sockets=[listening])

@@ -218,6 +218,11 @@ class ImageClassifier:
         return self.fitted.labels
 
     @property
+    def weights(self) -> tuple[float, float]:
+        """α and β: those that were given, or those that were chosen for the task."""
+        return self.point or (self.calibrated.alpha, self.calibrated.beta)
+
+    @property
     def calibrated(self) -> CalibratedSupport:
         """The calibrated examples."""
         return self.fitted.calibrated

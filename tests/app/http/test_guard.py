@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from p3dc.app.http.guard import COOKIE, cookie_for
-from p3dc.app.http.limits import Limits
+from p3dc.app.http.limits import RequestLimits
 from p3dc.app.http.server import make_app
+from p3dc.app.http.token import COOKIE, cookie_for
 from p3dc.images.decoding import read_image_bytes
 from tests.app.conftest import TOKEN, Mosaic, add, files, picture, told
 from tests.app.http.test_uploads import BOUNDARY, part
@@ -186,7 +186,7 @@ def test_a_page_elsewhere_cannot_use_the_cookie(serve):
 
 
 def test_a_request_that_says_it_is_too_large_is_refused_by_its_kind(serve):
-    client = serve(limits=Limits(bytes=3000, json_bytes=2048, model_bytes=4096))
+    client = serve(limits=RequestLimits(bytes=3000, json_bytes=2048, model_bytes=4096))
     image = files(picture())
     assert client.post("/v1/photos", files=image).status_code == 201
     large = files(*(picture(seed=n) for n in range(20)))
@@ -271,7 +271,7 @@ def test_a_body_in_pieces_is_put_together(open_project):
 
 def test_a_body_without_a_length_is_cut_off_where_it_is_too_large(open_project):
     sender = Sender(part("a.png", b""), *[b"x" * 1000] * 1000)
-    limits = Limits(bytes=20_000)
+    limits = RequestLimits(bytes=20_000)
     status, _, body = by_hand(open_project(), limits, lambda app: ask(app, sender, content_type=FORM))
     assert (status, body["error"]["code"]) == (413, "too_large")
 
@@ -282,7 +282,7 @@ def test_a_body_without_an_end_is_cut_off(open_project):
             await asyncio.sleep(0.001)
             return {"type": "http.request", "body": b"x" * 1000, "more_body": True}
 
-    limits = Limits(bytes=20_000, json_bytes=20_000, seconds=0.3)
+    limits = RequestLimits(bytes=20_000, json_bytes=20_000, seconds=0.3)
     for kind, code in ((FORM, "invalid"), ("application/json", "not_multipart")):
         status, _, body = by_hand(open_project(), limits, lambda app, kind=kind: ask(app, Endless(), content_type=kind))
         assert (status // 100, body["error"]["code"]) == (4, code)
@@ -293,7 +293,7 @@ def test_a_body_without_an_end_is_cut_off(open_project):
     [("/v1/classes", "application/json", "POST"), ("/v1/model", "application/octet-stream", "PUT")],
 )
 def test_other_bodies_are_cut_off_as_well(open_project, path, kind, method):
-    limits = Limits(json_bytes=5000, model_bytes=5000)
+    limits = RequestLimits(json_bytes=5000, model_bytes=5000)
     sender = Sender(*[b"x" * 1000] * 100)
     status, _, body = by_hand(open_project(), limits, lambda app: ask(app, sender, method, path, content_type=kind))
     assert (status, body["error"]["code"]) == (413, "too_large")
@@ -302,7 +302,9 @@ def test_other_bodies_are_cut_off_as_well(open_project, path, kind, method):
 def test_a_length_that_is_not_true_does_not_help(open_project):
     sender = Sender(part("a.png", b""), *[b"x" * 1000] * 100)
     status, _, body = by_hand(
-        open_project(), Limits(bytes=20_000), lambda app: ask(app, sender, content_type=FORM, content_length="10")
+        open_project(),
+        RequestLimits(bytes=20_000),
+        lambda app: ask(app, sender, content_type=FORM, content_length="10"),
     )
     assert (status, body["error"]["code"]) == (413, "too_large")
 
@@ -331,7 +333,7 @@ def test_a_client_that_stops_sending_is_told_and_the_server_goes_on(open_project
         good = await ask(app, Sender(*pieces(3)), content_type=FORM)
         return slow, good, app.metrics.n_busy
 
-    (status, _, body), good, busy = by_hand(project, Limits(seconds=0.2), work)
+    (status, _, body), good, busy = by_hand(project, RequestLimits(seconds=0.2), work)
     assert (status, body["error"]["code"]) == (408, "too_slow")
     assert body["error"]["message"] == "The request came too slowly. Send it again."
     assert good[0] == 201
@@ -363,13 +365,13 @@ def test_a_refused_client_that_goes_on_sending_is_listened_to_for_a_while_only(o
         found = await ask(app, Sender(b"x" * 100, then="stop"), path="/v1/nothing")
         return found, time.monotonic() - started
 
-    (status, *_), seconds = by_hand(open_project(), Limits(seconds=0.2), work)
+    (status, *_), seconds = by_hand(open_project(), RequestLimits(seconds=0.2), work)
     assert status == 404
     assert seconds < 30
 
 
 def test_past_so_many_requests_at_once_others_are_asked_to_come_again(serve, monkeypatch):
-    client = serve(limits=Limits(requests=3))
+    client = serve(limits=RequestLimits(requests=3))
     go = threading.Event()
     embed = client.project.backbone.embed
 

@@ -7,8 +7,8 @@ import re
 import pytest
 from PIL import Image
 
-from p3dc.app.http import routes as routes
-from p3dc.app.http.limits import Limits
+from p3dc.app.http import responses
+from p3dc.app.project.state import ProjectLimits
 from tests.app.conftest import COLOURS, NOWHERE, add, files, make, picture, teach, told
 
 
@@ -77,7 +77,7 @@ def test_a_class_is_made_renamed_and_deleted(client):
     assert project_of(client)["undo"] == "Delete lynx"
 
 
-def test_a_name_is_refused_that_is_empty_taken_too_long_or_kept_for_strangers(client):
+def test_a_name_is_refused_that_is_empty_taken_too_long_or_reserved_for_unknown_photos(client):
     cat = make(client, "cat")
     make(client, "dog")
     for method, path in (("POST", "/v1/classes"), ("PATCH", f"/v1/classes/{cat}")):
@@ -125,7 +125,7 @@ def test_examples_are_added_in_their_order_and_classes_list_them(client):
     assert project_of(client)["undo"] == "Add 1 photo"
 
 
-def test_images_that_cannot_be_used_are_told_beside_those_that_can(client):
+def test_images_that_cannot_be_used_are_listed_with_those_that_can(client):
     images = [("good.png", picture()), ("page.html", b"<html>"), ("cut.png", picture()[:70])]
     answer = client.post("/v1/photos", files=files(*images))
     assert answer.status_code == 201
@@ -382,7 +382,7 @@ def test_half_a_character_breaks_nothing(taught, body):
 
 def test_what_nobody_foresaw_is_an_error_of_the_one_shape(serve, monkeypatch):
     client = serve(raises=False)
-    monkeypatch.setattr(routes, "view_shape", lambda *_: 1 / 0)
+    monkeypatch.setattr(responses, "view", lambda *_: 1 / 0)
     sentence = told(client.get("/v1/view"), 500, "internal")
     assert sentence == "Something went wrong here (ZeroDivisionError). The server's log tells more."
     assert project_of(client)["revision"] == 0, "and the service goes on"
@@ -400,7 +400,7 @@ def test_a_disk_that_is_full_is_told_and_no_photo_is_promised(serve, tmp_path):
 
 
 def test_a_full_project_takes_no_more(serve):
-    client = serve(limits=Limits(photos=2, classes=1))
+    client = serve(project_limits=ProjectLimits(photos=2, classes=1))
     make(client, "one")
     assert "1 classes already" in told(client.post("/v1/classes", json={"name": "two"}), 409, "conflict")
     add(client, None, picture(), picture(seed=1))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from PIL import Image
 from schemathesis.config import SchemathesisConfig
 
-from p3dc.app.http.limits import Limits
+from p3dc.app.http.limits import RequestLimits
 from p3dc.app.http.server import make_app
 from p3dc.app.project.project import Project
 from p3dc.app.project.state import Class, Photo, State
@@ -31,7 +31,7 @@ CONFIG = {
 }
 
 project = Project(None, Mosaic(), State(reject=0.2), "none")
-app = make_app(project, Limits(seconds=5))
+app = make_app(project, RequestLimits(seconds=5))
 document = app.app.openapi()
 schema = schemathesis.openapi.from_dict(document, config=SchemathesisConfig.from_dict(CONFIG))
 answered = set()

@@ -15,9 +15,8 @@ import httpx
 import pytest
 
 from p3dc import ImageClassifier, Priors
-from p3dc.app.http.limits import Limits
 from p3dc.app.project.project import Project
-from p3dc.app.project.state import State
+from p3dc.app.project.state import ProjectLimits, State
 from p3dc.app.project.store import FILE
 from p3dc.images.backbones.loading import load_backbone
 from tests.app.conftest import TOKEN, add, files, make, picture, teach, told
@@ -91,7 +90,7 @@ def test_without_the_extra_it_says_what_to_install(refused, monkeypatch):
 def test_a_model_does_not_go_over_a_project(refused, network, fitted, tmp_path):
     folder = tmp_path / "project"
     project = Project(folder, load_backbone(network), State(), "none")
-    project.change("New class", lambda state: state.add_class("cat", Limits())[0])
+    project.change("New class", lambda state: state.add_class("cat", ProjectLimits())[0])
     project.store.close()
     assert refused(fitted, "--project", folder) == (
         f"{folder} holds a project already. Leave {fitted} out, or choose another folder."
@@ -121,7 +120,7 @@ def save(priors, tmp_path):
 
 @contextmanager
 def serving(*arguments, **environment):
-    """Start the command and give a client of it, whose process is client.process."""
+    """Start the command and yield a client of it, whose process is client.process."""
     command = [sys.executable, "-m", "p3dc", "serve", "--port", "0", *map(str, arguments)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment

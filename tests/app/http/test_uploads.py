@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from p3dc.app.http.limits import Limits
+from p3dc.app.http.limits import RequestLimits
 from p3dc.app.project.project import Project
 from p3dc.app.project.state import State
 from p3dc.images.backbones.loading import load_backbone
@@ -87,7 +87,7 @@ def test_a_header_that_promises_too_much_is_refused(client, bomb):
 
 
 def test_so_many_pixels_are_taken_and_no_more(serve):
-    client = serve(limits=Limits(pixels=1000))
+    client = serve(limits=RequestLimits(pixels=1000))
     assert client.post("/v1/photos", files=files(picture(size=(40, 25)))).status_code == 201
     answer = client.post("/v1/photos", files=files(("a.png", picture(size=(40, 26)))))
     sentence = told(answer, 413, "too_many_pixels")
@@ -259,7 +259,7 @@ def test_a_form_that_is_cut_off_or_nonsense_is_refused(client, body):
 
 
 def test_so_many_files_are_taken_and_no_more(serve):
-    client = serve(limits=Limits(files=3))
+    client = serve(limits=RequestLimits(files=3))
     assert client.post("/v1/photos", files=files(*(picture(seed=n) for n in range(3)))).status_code == 201
     answer = client.post("/v1/photos", files=files(*(picture(seed=n) for n in range(4))))
     assert told(answer, 413, "too_many_files") == "There are more than 3 images in the request. Send fewer at once."

@@ -11,13 +11,12 @@ PROGRAM = """
 import os, random, signal, sys, time
 from pathlib import Path
 
-from p3dc.app.http.limits import Limits
 from p3dc.app.project.project import Project
-from p3dc.app.project.state import Photo, State, new_id
+from p3dc.app.project.state import Photo, ProjectLimits, State, new_id
 from tests.app.conftest import Mosaic
 from tests.app.project.test_project import look
 
-folder, backbone, limits = Path(sys.argv[1]), Mosaic(), Limits()
+folder, backbone, limits = Path(sys.argv[1]), Mosaic(), ProjectLimits()
 
 
 def tell(*words):

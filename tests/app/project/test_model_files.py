@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from p3dc import ImageClassifier
-from p3dc.app.http.limits import Limits
+from p3dc.app.http.limits import RequestLimits
 from p3dc.app.project.project import Project
-from p3dc.app.project.state import State
+from p3dc.app.project.state import ProjectLimits, State
 from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.examples import Example, thumbnail
 from tests.app.conftest import COLOURS, Mosaic, add, files, make, picture, teach, told
@@ -219,9 +219,9 @@ def test_a_model_with_features_that_are_too_large_or_too_small_is_refused(client
 
 
 def test_a_model_larger_than_a_project_is_refused(serve, model):
-    told(put(serve(limits=Limits(photos=11)), model), 409, "conflict")
-    told(put(serve(limits=Limits(classes=2)), model), 409, "conflict")
-    answer = put(serve(limits=Limits(model_bytes=2000)), model)
+    told(put(serve(project_limits=ProjectLimits(photos=11)), model), 409, "conflict")
+    told(put(serve(project_limits=ProjectLimits(classes=2)), model), 409, "conflict")
+    answer = put(serve(limits=RequestLimits(model_bytes=2000)), model)
     assert told(answer, 413, "too_large") == "The request is larger than 1 kB. Send less at once."
 
 

@@ -7,19 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p3dc.app.http.limits import Limits, Refusal
-from p3dc.app.project.state import Class, Photo, State, new_id, photo_name
+from p3dc.app.errors import ConflictError, NotFoundError
+from p3dc.app.project.state import Class, Photo, ProjectLimits, State, new_id, photo_name
+from p3dc.errors import InputError
 
-LIMITS = Limits(photos=6, classes=3, name=12)
+LIMITS = ProjectLimits(photos=6, classes=3, name=12)
 CAT, DOG = Class("c", "cat"), Class("d", "dog")
 PHOTOS = (Photo("1", "a", "c"), Photo("2", "b", "d"), Photo("3", "e", None), Photo("4", "f", "c"))
 FULL = State((CAT, DOG), PHOTOS)
 
 
 def refused(call, *arguments):
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(InputError) as caught:
         call(*arguments)
-    return caught.value.status_code, caught.value.detail
+    return type(caught.value), str(caught.value)
 
 
 def test_a_class_is_added_at_the_end_and_the_old_moment_stays_as_it_was():
@@ -32,13 +33,13 @@ def test_a_class_is_added_at_the_end_and_the_old_moment_stays_as_it_was():
 
 @pytest.mark.parametrize("name", ["", "   ", "\x00\x1f\n", "\ud800", "\x7f\x9f"])
 def test_a_name_of_nothing_is_refused(name):
-    assert refused(FULL.add_class, name, LIMITS) == (422, "The name of the class is empty. Give one.")
+    assert refused(FULL.add_class, name, LIMITS) == (InputError, "The name of the class is empty. Give one.")
 
 
 def test_a_name_may_be_as_long_as_the_limit_and_no_longer():
     assert FULL.add_class("x" * 12, LIMITS)[1].name == "x" * 12
     assert refused(FULL.add_class, "x" * 13, LIMITS) == (
-        422,
+        InputError,
         "The name has 13 characters, and 12 are allowed. Shorten it.",
     )
 
@@ -47,7 +48,7 @@ def test_a_name_that_is_taken_is_refused_however_it_is_written():
     accented, _ = State().add_class("caf\u00e9", LIMITS)
     for state, name in ((FULL, " cat "), (FULL, "c\x00at".replace("\x00", "") + "\n"), (accented, "cafe\u0301")):
         status, sentence = refused(state.add_class, name, LIMITS)
-        assert status == 409
+        assert status == ConflictError
         assert "already" in sentence
 
 
@@ -55,9 +56,9 @@ def test_a_class_may_keep_its_name_and_its_place_when_it_is_renamed():
     assert FULL.rename_class("c", " cat ", LIMITS) == FULL
     renamed = FULL.rename_class("c", "lynx", LIMITS)
     assert [each.name for each in renamed.classes] == ["lynx", "dog"]
-    assert refused(FULL.rename_class, "c", "dog", LIMITS)[0] == 409
+    assert refused(FULL.rename_class, "c", "dog", LIMITS)[0] == ConflictError
     assert refused(FULL.rename_class, "x", "lynx", LIMITS) == (
-        404,
+        NotFoundError,
         "There is no class 'x'. It may have been deleted.",
     )
 
@@ -65,7 +66,7 @@ def test_a_class_may_keep_its_name_and_its_place_when_it_is_renamed():
 def test_unknown_is_no_name_where_photos_can_be_unknown():
     assert State(reject=None).add_class("unknown", LIMITS)[1].name == "unknown"
     status, sentence = refused(State(reject=0.2).add_class, "unknown", LIMITS)
-    assert status == 422
+    assert status == InputError
     assert sentence == "'unknown' is what photos of no class are called. Choose another name."
     assert State(reject=0.2).add_class("Unknown", LIMITS)[1].name == "Unknown"
 
@@ -73,7 +74,7 @@ def test_unknown_is_no_name_where_photos_can_be_unknown():
 def test_there_are_as_many_classes_as_the_limit_and_no_more():
     three, _ = FULL.add_class("fox", LIMITS)
     assert refused(three.add_class, "owl", LIMITS) == (
-        409,
+        ConflictError,
         "There are 3 classes already, which is the most. Delete one first.",
     )
 
@@ -82,7 +83,7 @@ def test_a_class_goes_with_its_photos():
     after = FULL.delete_class("c")
     assert after.classes == (DOG,)
     assert [photo.id for photo in after.photos] == ["2", "3"]
-    assert refused(after.delete_class, "c")[0] == 404
+    assert refused(after.delete_class, "c")[0] == NotFoundError
 
 
 def test_photos_are_added_to_a_class_that_is_there_until_the_project_is_full():
@@ -90,10 +91,10 @@ def test_photos_are_added_to_a_class_that_is_there_until_the_project_is_full():
     after = FULL.add_photos(two, LIMITS)
     assert after.photos == (*PHOTOS, *two)
     assert refused(after.add_photos, [Photo("7", "i", None)], LIMITS) == (
-        409,
+        ConflictError,
         "There are 6 photos, and a project holds 6. Delete some first.",
     )
-    assert refused(FULL.add_photos, [Photo("5", "g", "x")], LIMITS)[0] == 404
+    assert refused(FULL.add_photos, [Photo("5", "g", "x")], LIMITS)[0] == NotFoundError
 
 
 def test_a_photo_moves_into_a_class_and_out_of_it():
@@ -101,8 +102,8 @@ def test_a_photo_moves_into_a_class_and_out_of_it():
     assert moved.photos[-1] == Photo("3", "e", "d")
     assert moved.to_label == []
     assert FULL.move_photo("1", None).to_label == [PHOTOS[2], Photo("1", "a", None)]
-    assert refused(FULL.move_photo, "1", "x")[0] == 422
-    assert refused(FULL.move_photo, "x", "c")[0] == 404
+    assert refused(FULL.move_photo, "1", "x")[0] == InputError
+    assert refused(FULL.move_photo, "x", "c")[0] == NotFoundError
 
 
 @pytest.mark.parametrize("photo", PHOTOS)
@@ -113,9 +114,9 @@ def test_a_photo_that_moves_to_where_it_is_stays_in_its_place(photo):
 def test_a_photo_is_renamed_in_its_place_and_deleted():
     renamed = FULL.rename_photo("2", "x/y/new\n", LIMITS)
     assert renamed.photos[1] == Photo("2", "new", "d")
-    assert refused(FULL.rename_photo, "x", "new", LIMITS)[0] == 404
+    assert refused(FULL.rename_photo, "x", "new", LIMITS)[0] == NotFoundError
     assert [photo.id for photo in FULL.delete_photo("2").photos] == ["1", "3", "4"]
-    assert refused(FULL.delete_photo, "x")[0] == 404
+    assert refused(FULL.delete_photo, "x")[0] == NotFoundError
 
 
 def test_clearing_leaves_the_examples():
@@ -126,7 +127,7 @@ def test_a_point_lies_in_the_triangle():
     assert FULL.at((0.25, 0.75)).point == (0.25, 0.75)
     assert FULL.at((0.25, 0.75)).at(None) == FULL
     for point in ((-0.1, 0.5), (0.6, 0.6), (float("nan"), 0.0), (float("inf"), 0.0)):
-        assert refused(FULL.at, point)[0] == 422
+        assert refused(FULL.at, point)[0] == InputError
 
 
 @pytest.mark.parametrize(
@@ -209,7 +210,7 @@ def test_whatever_is_done_holds_together_and_can_be_written_down(sequence, rejec
         before = json.dumps(state.to_json())
         try:
             after = apply(state, change)
-        except Refusal:
+        except InputError:
             after = state
         assert json.dumps(state.to_json()) == before, "a change alters nothing that was"
         state = after

@@ -1,25 +1,21 @@
-"""Who may ask, how much, and how often: what every request passes before anything looks at it."""
+"""Check every request before the app sees it: host, origin, token, size, and how many are being answered."""
 
 import asyncio
-import hashlib
-import hmac
 import time
-from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from p3dc.app.http.limits import Limits, Refusal, busy, too_large
+from p3dc.app.http.errors import RequestError, busy, too_large
+from p3dc.app.http.limits import RequestLimits
 from p3dc.app.http.metrics import Metrics
+from p3dc.app.http.token import carries_token
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-OPEN = ("/v1/health", "/v1/session")
-COOKIE = "p3dc"
+WITHOUT_TOKEN = ("/v1/health", "/v1/session")
 PATIENCE = 10
-"""How many times longer than a pause a whole request may take."""
+"""How many times longer than one pause the whole request may take."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
     "connect-src 'self'; media-src 'self' blob:; font-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -33,30 +29,30 @@ HEADERS = {
 
 
 class Guard:
-    """An ASGI application around another, which turns away what must not reach it.
+    """An ASGI application around another that refuses requests which must not reach it.
 
-    Without a token only this machine can ask, so names of other machines in ``Host`` are refused: a page elsewhere
-    could make its own name point here.
+    Without a token only this machine may send requests, so names of other machines in ``Host`` are refused: a page
+    elsewhere could make its own name point here.
 
     Parameters
     ----------
     app : ASGI application
-    limits : Limits
+    limits : RequestLimits
     metrics : Metrics
     token : str, optional
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, token: str | None = None) -> None:
+    def __init__(self, app: ASGIApp, limits: RequestLimits, metrics: Metrics, token: str | None = None) -> None:
         self.app, self.limits, self.metrics, self.token = app, limits, metrics, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or turn it away."""
+        """Answer a request, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         status, started = 500, time.perf_counter()
 
-        async def answer(message: Message) -> None:
+        async def respond(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -72,9 +68,9 @@ class Guard:
         try:
             with self.metrics.busy():
                 self._check(scope)
-                await self.app(scope, body.receive, answer)
-        except Refusal as refusal:
-            await JSONResponse(refusal.body, refusal.status_code, refusal.headers)(scope, receive, answer)
+                await self.app(scope, body.receive, respond)
+        except RequestError as error:
+            await error.response()(scope, receive, respond)
         finally:
             route = getattr(scope.get("route"), "path", "none")
             self.metrics.answered(route, scope["method"], status, time.perf_counter() - started)
@@ -83,32 +79,22 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self.token is None and _split(f"//{host}").hostname not in LOOPBACK:
-            raise Refusal(421, "wrong_host", f"This server is not {host[:100]!r}. Ask for localhost.")
+            raise RequestError(421, "wrong_host", f"This server is not {host[:100]!r}. Ask for localhost.")
         origin = headers.get("origin")
         if origin is not None and _split(origin).netloc != host:
-            raise Refusal(403, "other_origin", "Pages of other origins may not use this server.")
+            raise RequestError(403, "other_origin", "Pages of other origins may not use this server.")
         if not scope["path"].startswith("/v1/"):
             return
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            raise Refusal(403, "other_origin", "Pages of other origins may not use this server.")
-        if self.token is not None and scope["path"] not in OPEN and not self._may(headers):
+            raise RequestError(403, "other_origin", "Pages of other origins may not use this server.")
+        if self.token is not None and scope["path"] not in WITHOUT_TOKEN and not carries_token(headers, self.token):
             message = "This server needs its token. Send it as 'Authorization: Bearer …'."
-            raise Refusal(401, "token_needed", message, {"WWW-Authenticate": "Bearer"})
+            raise RequestError(401, "token_needed", message, {"WWW-Authenticate": "Bearer"})
         if self.metrics.n_busy > self.limits.requests:
             raise busy()
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > self._most_bytes(scope):
             raise too_large(self._most_bytes(scope))
-
-    def _may(self, headers: Mapping[str, str]) -> bool:
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and is_token(given.strip(), self.token):
-            return True
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return cookie is not None and hmac.compare_digest(cookie.value.encode(), cookie_for(str(self.token)).encode())
 
     def _most_bytes(self, scope: Scope) -> int:
         kind = Headers(scope=scope).get("content-type", "").lower()
@@ -118,7 +104,7 @@ class Guard:
 
 
 class _Body:
-    """A request's body, which may not be too long, nor stop in the middle, nor drip for ever."""
+    """The body of a request, refused if it is too long, stops in the middle or arrives too slowly."""
 
     def __init__(self, receive: Receive, limit: int, seconds: float) -> None:
         self._receive, self._limit, self._seconds = receive, limit, seconds
@@ -133,17 +119,17 @@ class _Body:
             message = await asyncio.wait_for(self._receive(), left)
         except TimeoutError:
             self._more = False
-            raise Refusal(408, "too_slow", "The request came too slowly. Send it again.") from None
+            raise RequestError(408, "too_slow", "The request came too slowly. Send it again.") from None
         self._more = bool(message.get("more_body"))
         if message["type"] == "http.disconnect":
-            raise Refusal(400, "left", "The client left before it had sent everything.")
+            raise RequestError(400, "left", "The client left before it had sent everything.")
         self._size += len(message.get("body", b""))
         if self._size > self._limit:
             raise too_large(self._limit)
         return message
 
     async def drain(self) -> None:
-        """Read on for a while, so that a client that is still sending gets to read the answer."""
+        """Read on for a while, so that a client that is still sending reads the response."""
         try:
             async with asyncio.timeout(self._seconds):
                 while self._more:
@@ -157,13 +143,3 @@ def _split(address: str) -> SplitResult:
         return urlsplit(address)
     except ValueError:
         return urlsplit("")
-
-
-def is_token(given: str, token: str | None) -> bool:
-    """Compare without telling how much was right."""
-    return token is not None and hmac.compare_digest(given.encode(), token.encode())
-
-
-def cookie_for(token: str) -> str:
-    """Make what a browser keeps instead of the token."""
-    return hashlib.sha256(b"p3dc cookie " + token.encode()).hexdigest()

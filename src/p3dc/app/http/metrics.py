@@ -1,4 +1,4 @@
-"""What the service counts, for Prometheus."""
+"""Counters of the service, for Prometheus."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,13 +40,13 @@ class Metrics:
             self.n_busy -= 1
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a request that was answered."""
+        """Count a request that has been answered."""
         known = method if method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS") else "other"
         self._requests.labels(route, known, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
     def text(self, *, images: int, batches: int, classes: int, photos: int) -> bytes:
-        """Write all of it."""
+        """Return all counters as text."""
         values = (self.n_busy, images, batches, classes, photos)
         for gauge, value in zip(self._gauges.values(), values, strict=True):
             gauge.set(value)

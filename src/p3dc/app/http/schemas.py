@@ -1,4 +1,4 @@
-"""The shapes of what the service takes and gives."""
+"""The shapes of requests and responses."""
 
 from typing import Annotated
 
@@ -9,7 +9,7 @@ Name = Annotated[str, Field(max_length=1000)]
 
 
 class Shape(BaseModel):
-    """What all shapes have in common."""
+    """A request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -28,14 +28,14 @@ class NewName(Shape):
 
 
 class PhotoChange(Shape):
-    """A class to move a photo to, null for one that is to be labelled; or a new name; or both."""
+    """A class to move a photo to, null for those to be labelled; or a new name; or both."""
 
     label: str | None = Field(default=None, alias="class")
     name: Name | None = None
 
 
 class Token(Shape):
-    """What the server was started with."""
+    """The token that the server was started with."""
 
     token: Annotated[str, Field(max_length=1000)]
 
@@ -74,7 +74,7 @@ class ClassShape(BaseModel):
 
 
 class PhotoShape(BaseModel):
-    """A photo; its class is null where it is to be labelled."""
+    """A photo; its class is null if it is to be labelled."""
 
     id: str
     name: str
@@ -96,7 +96,7 @@ class Added(Changed):
 
 
 class ClassWithExamples(ClassShape):
-    """A class and its photos."""
+    """A class and its examples."""
 
     examples: list[PhotoShape]
 
@@ -108,7 +108,7 @@ class Classes(Changed):
 
 
 class LimitsShape(BaseModel):
-    """How much is taken: files, bytes and pixels of a request; photos, classes and characters of a name."""
+    """Limits: images and bytes of a request, pixels of an image; photos, classes and characters of a name."""
 
     files: int
     bytes: int
@@ -119,7 +119,7 @@ class LimitsShape(BaseModel):
 
 
 class ProjectShape(Changed):
-    """All of a project but the pictures."""
+    """A whole project but its pictures."""
 
     kept_in: str | None
     backbone: str
@@ -134,7 +134,7 @@ class ProjectShape(Changed):
 
 
 class Label(BaseModel):
-    """A label, with the class that is next; where it is unknown, the likeliest class."""
+    """A label and its runner-up; the runner-up of an unknown image is its likeliest class."""
 
     label: str
     unknown: bool
@@ -170,7 +170,7 @@ class Pull(BaseModel):
 
 
 class NeighbourShape(BaseModel):
-    """An example near a photo, and what pulled it."""
+    """An example near a photo, and the base classes that pulled it."""
 
     id: str
     name: str
@@ -210,14 +210,14 @@ class Moved(BaseModel):
 
 
 class PrototypePlace(BaseModel):
-    """Where a class is."""
+    """The position of a class."""
 
     label: str = Field(serialization_alias="class")
     at: Place
 
 
 class QueryPlace(BaseModel):
-    """Where a photo to be labelled is."""
+    """The position of a photo to be labelled."""
 
     id: str
     at: Place
@@ -255,7 +255,7 @@ class View(Changed):
 
 
 class LeaveOneOutShape(Changed):
-    """How many photos are labelled rightly by all others."""
+    """How many examples are labelled correctly by all others."""
 
     accuracy: float | None
     right: int
@@ -266,7 +266,7 @@ class LeaveOneOutShape(Changed):
 
 
 class Health(BaseModel):
-    """That the service runs, and what it holds."""
+    """Whether the service runs, and what it holds."""
 
     status: str
     version: str

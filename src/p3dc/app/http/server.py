@@ -6,47 +6,38 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from fastapi import FastAPI, Response
 
+from p3dc.app.http.errors import handle_errors
 from p3dc.app.http.guard import Guard
-from p3dc.app.http.limits import Limits, Refusal
+from p3dc.app.http.limits import RequestLimits
 from p3dc.app.http.metrics import Metrics
 from p3dc.app.http.routes import api
 from p3dc.app.project.project import Project
-from p3dc.app.project.store import StoreError
 from p3dc.app.service import Service
-from p3dc.errors import InputError
 
 PAGE = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-SENTENCES = {
-    404: ("not_found", "There is nothing at {path}. /v1/openapi.json tells what there is."),
-    405: ("method_not_allowed", "{path} does not take {method}. /v1/openapi.json tells what it takes."),
-}
 
 
-def make_app(project: Project, limits: Limits | None = None, token: str | None = None) -> Guard:
-    """Put the service and the page together.
+def make_app(project: Project, limits: RequestLimits | None = None, token: str | None = None) -> Guard:
+    """Build the application.
 
     Parameters
     ----------
     project : Project
-    limits : Limits, optional
+    limits : RequestLimits, optional
     token : str, optional
-        What everybody must send who asks for more than the page; needed where others can reach the server.
+        What every request but those for the page must carry; needed if others can reach the server.
 
     Returns
     -------
     ASGI application
     """
-    limits = limits or Limits()
-    service, counted = Service(project, limits), Metrics()
+    limits = limits or RequestLimits()
+    service, metrics = Service(project, limits.pixels), Metrics()
 
     @asynccontextmanager
-    async def living(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         service.close()
 
@@ -57,15 +48,13 @@ def make_app(project: Project, limits: Limits | None = None, token: str | None =
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
-        lifespan=living,
+        lifespan=lifespan,
     )
-    app.state.service, app.state.metrics, app.state.token = service, counted, token
+    app.state.service, app.state.metrics, app.state.limits, app.state.token = service, metrics, limits, token
     app.include_router(api)
-    for kind, handler in ((HTTPException, _http), (RequestValidationError, _validation), (InputError, _input)):
-        app.add_exception_handler(kind, handler)  # type: ignore[arg-type]
-    app.add_exception_handler(Exception, _unforeseen)
+    handle_errors(app, api.routes)
     _serve_page(app)
-    return Guard(app, limits, counted, token)
+    return Guard(app, limits, metrics, token)
 
 
 def _serve_page(app: FastAPI) -> None:
@@ -78,40 +67,7 @@ def _serve_page(app: FastAPI) -> None:
 
 
 def _static(content: bytes, kind: str) -> Any:
-    def give() -> Response:
+    def file() -> Response:
         return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
 
-    return give
-
-
-async def _http(request: Request, error: HTTPException) -> JSONResponse:
-    if isinstance(error, Refusal):
-        return JSONResponse(error.body, error.status_code, error.headers)
-    code, sentence = SENTENCES.get(error.status_code, ("bad_request", "{detail}."))
-    message = sentence.format(path=request.url.path[:100], method=request.method, detail=error.detail)
-    headers = dict(error.headers or {})
-    if error.status_code == 405:
-        headers["Allow"] = ", ".join(_methods(request)) or headers["Allow"]
-    return JSONResponse({"error": {"code": code, "message": message}}, error.status_code, headers)
-
-
-def _methods(request: Request) -> list[str]:
-    """List what an address takes: Starlette names the methods of the first route that has it."""
-    fitting = [route for route in api.routes if route.matches(request.scope)[0] is not Match.NONE]
-    return sorted({method for route in fitting for method in getattr(route, "methods", ())})
-
-
-async def _validation(_: Request, error: RequestValidationError) -> JSONResponse:
-    first = error.errors()[0]
-    where = ".".join(part for part in first["loc"] if isinstance(part, str) and part != "body") or "the body"
-    return JSONResponse({"error": {"code": "invalid", "message": f"{where}: {first['msg']}."}}, 422)
-
-
-async def _input(_: Request, error: InputError) -> JSONResponse:
-    status, code = (500, "storage") if isinstance(error, StoreError) else (422, "invalid")
-    return JSONResponse({"error": {"code": code, "message": str(error)}}, status)
-
-
-async def _unforeseen(_: Request, error: Exception) -> JSONResponse:
-    message = f"Something went wrong here ({type(error).__name__}). The server's log tells more."
-    return JSONResponse({"error": {"code": "internal", "message": message}}, 500)
+    return file

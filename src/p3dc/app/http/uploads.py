@@ -1,4 +1,4 @@
-"""Images and files that come with a request."""
+"""Read the images that come with a request."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -9,8 +9,10 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 
-from p3dc.app.http.limits import Refusal, invalid
-from p3dc.app.service import Service, Upload
+from p3dc.app.http.errors import RequestError
+from p3dc.app.http.limits import RequestLimits
+from p3dc.app.service import Upload
+from p3dc.errors import InputError
 
 IMAGES: dict[str, Any] = {
     "requestBody": {
@@ -36,31 +38,25 @@ FILE: dict[str, Any] = {
 }
 
 
-def service_of(request: Request) -> Service:
-    """Find what the routes work on."""
-    service: Service = request.app.state.service
-    return service
-
-
 async def uploaded(request: Request) -> AsyncIterator[list[Upload]]:
-    """Take the images of a request."""
+    """Yield the images of a request, and close them after it."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        raise Refusal(415, "not_multipart", "Images are sent as multipart/form-data, in fields named 'images'.")
-    limits = service_of(request).limits
+        raise RequestError(415, "not_multipart", "Images are sent as multipart/form-data, in fields named 'images'.")
+    limits: RequestLimits = request.app.state.limits
     try:
         form = await request.form(max_files=limits.files, max_fields=1)
     except (MultiPartException, MultipartParseError, HTTPException, UnicodeError) as error:
-        if isinstance(error, Refusal):
+        if isinstance(error, RequestError):
             raise
         reason = getattr(error, "detail", None) or getattr(error, "message", None) or str(error)
         if "Too many files" in reason:
             message = f"There are more than {limits.files} images in the request. Send fewer at once."
-            raise Refusal(413, "too_many_files", message) from None
-        raise invalid(f"The request cannot be read ({reason}). Send images in fields named 'images'.") from None
+            raise RequestError(413, "too_many_files", message) from None
+        raise InputError(f"The request cannot be read ({reason}). Send images in fields named 'images'.") from None
     try:
         images = [each for key, each in form.multi_items() if key == "images" and isinstance(each, UploadFile)]
         if not images:
-            raise invalid("There are no images in the request. Send them in fields named 'images'.")
+            raise InputError("There are no images in the request. Send them in fields named 'images'.")
         yield [Upload(each.filename or "", each.file) for each in images]
     finally:
         await form.close()

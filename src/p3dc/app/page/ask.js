@@ -83,7 +83,7 @@ export function showResults() {
 
 let known = null;
 
-/** Say the labels of photos that had none before. */
+/** Announce the labels of photos that had none before. */
 function announceNew() {
   if (!state.view) return;
   const fresh = known && state.view.labels.filter(({ id }) => !known.has(id));

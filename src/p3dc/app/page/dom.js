@@ -65,7 +65,7 @@ function removeKeepingFocus(node) {
   node.remove();
 }
 
-/** 0.934 → "93 %"; nearly none and nearly all are said to be so. */
+/** 0.934 → "93 %", 0.001 → "< 1 %", 0.999 → "> 99 %". */
 export function percent(share) {
   if (share > 0 && share < 0.005) return "< 1 %";
   if (share < 1 && share > 0.995) return "> 99 %";

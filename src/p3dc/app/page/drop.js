@@ -38,7 +38,7 @@ export function droppable(element, classId) {
   });
 }
 
-/** The files of a drop, those inside dropped folders too. */
+/** The files of a drop, including those in dropped folders. */
 async function filesOf({ items }) {
   const files = [...items].filter(({ kind }) => kind === "file");
   const entries = files.map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
@@ -57,7 +57,7 @@ async function filesIn(entry) {
   }
 }
 
-/** Anywhere else a drop does nothing, and a pasted picture is a question. */
+/** Elsewhere a drop does nothing; a pasted picture joins the photos to be labelled. */
 export function listenEverywhere() {
   for (const kind of ["dragover", "drop"]) {
     window.addEventListener(kind, (event) => {

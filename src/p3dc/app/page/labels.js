@@ -4,7 +4,7 @@ const LETTER = 7.2;
 const LINE = 16;
 const GAP = 11;
 
-/** Ways to put a text beside a point: anchor, and the shift of its start. */
+/** Positions of a text next to a point: its anchor, and its offset. */
 const WAYS = [
   { anchor: "start", x: GAP, y: 5 },
   { anchor: "end", x: -GAP, y: 5 },
@@ -31,8 +31,8 @@ function overlap(a, b) {
 const last = new Map();
 
 /**
- * Give each item, `{id, place, name}`, its way `at`; `points` are to be kept clear too.
- * The last way is kept unless another is clearly better, so that names stand still while points move.
+ * Choose the position `at` of the name of each item, `{id, place, name}`, without covering `points`.
+ * The last position is kept unless another is clearly better, so that names stand still while points move.
  */
 export function placeLabels(items, points, width, height) {
   const taken = items.map(({ place: [x, y] }) => ({ left: x - 8, right: x + 8, top: y - 8, bottom: y + 8 }));

@@ -1,4 +1,4 @@
-/** A photo under the pointer, or with the keyboard's focus, is lit wherever it is shown: in its list and on the map. */
+/** Highlight the photo under the pointer or with the keyboard's focus wherever it is shown: in its list and on the map. */
 
 function lit(target, on) {
   const id = target.closest?.("[data-photo]")?.dataset.photo;

@@ -16,7 +16,7 @@ import { listenInTriangle, showTriangle } from "./triangle.js";
 
 let started = false;
 
-/** An empty project gets the invitation until the user has begun. */
+/** Show the start screen of an empty project until the user begins. */
 function showStart() {
   const { classes, photos } = state.project;
   const empty = !started && !classes.length && !photos.length && !state.uploads.length;
@@ -93,7 +93,7 @@ for (const show of [showStart, showHeader, showFoot, showClasses, showResults, s
 for (const listen of [listenInTeach, listenInAsk, listenInMap, listenInTriangle, listenInMenu]) listen();
 for (const listen of [listenEverywhere, listenForFiles, listenForLight, listenToKeys, followScrolling]) listen();
 find("undo").addEventListener("click", async () => {
-  await keep(); // a point that rests for less than a moment is the last change too
+  await keep(); // a point that has just been moved is the last change
   act(service.undo);
 });
 find("redo").addEventListener("click", () => act(service.redo));

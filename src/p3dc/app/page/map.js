@@ -19,7 +19,7 @@ const message = h("p", { class: "map-message" });
 let shown = new Map();
 let extent = { revision: null, low: [0, 0], high: [0, 0] };
 
-/** The smallest box around all points so far; a new revision starts anew. */
+/** Grow the box around all points so far; a new revision starts with a new box. */
 function widen(revision, points) {
   if (extent.revision !== revision) extent = { revision, low: [...points[0]], high: [...points[0]] };
   for (const point of points) {
@@ -121,7 +121,7 @@ export function showMap() {
   if (!svg.querySelector('.point[tabindex="0"]')) svg.querySelector(".point")?.setAttribute("tabindex", 0);
 }
 
-/** What is to be drawn, with its place, colour and words; what the project no longer has is left out. */
+/** The marks to draw, with their position, colour and words; those of deleted photos are left out. */
 function marksOf({ map, labels: found }, place) {
   const photos = new Map(state.project.photos.map(({ id, name }) => [id, name]));
   const classes = new Map(state.project.classes.map(({ id, name }) => [id, name]));
@@ -167,7 +167,7 @@ function showTip(mark) {
   tip.style.top = `${y - tip.offsetHeight > 0 ? y - tip.offsetHeight - 2 : y + box.height + 2}px`;
 }
 
-/** Show one class alone while the pointer is on it. */
+/** Dim all other classes while the pointer is on one. */
 function dimOthers(classId) {
   svg.classList.toggle("dimmed", classId !== null);
   for (const mark of svg.querySelectorAll("[data-class]")) mark.classList.toggle("in", mark.dataset.class === classId);

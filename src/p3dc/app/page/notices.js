@@ -44,7 +44,7 @@ export function showFailure(sentence, failures = []) {
   toast({ role: "alert", class: "toast failure" }, body, { stays: true });
 }
 
-/** Say it to screen readers only. */
+/** Announce a sentence to screen readers only. */
 export function announce(sentence) {
   find("announce").textContent = sentence;
 }

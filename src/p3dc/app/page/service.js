@@ -1,6 +1,6 @@
 /** All calls of the service; nothing else in the page fetches. */
 
-/** What the service refused, in its own sentence; `failures` names files with their reasons. */
+/** A request that the service refused, with its message; `failures` lists files and reasons. */
 export class Refused extends Error {
   constructor(message, failures = []) {
     super(message);

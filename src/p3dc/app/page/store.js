@@ -1,4 +1,4 @@
-/** What the page knows of the project, and who wants to hear of changes. */
+/** The page's copy of the project, and the listeners that redraw when it changes. */
 
 import { showFailure } from "./notices.js";
 import * as service from "./service.js";
@@ -9,7 +9,7 @@ export const state = {
   accuracy: null,
   /** While the triangle's point moves: {alpha, beta, view, accuracy}, the last two as they arrive. */
   preview: null,
-  /** Photos on their way: [{class, left}], `left` of them not yet answered for. */
+  /** Photos on their way: [{class, left}], `left` of them not yet answered. */
   uploads: [],
   reachable: true,
 };
@@ -92,7 +92,7 @@ export async function act(change) {
   }
 }
 
-/** Say what went wrong; a service that does not answer is tried until it does. */
+/** Show what went wrong; try a service that does not answer until it does. */
 export function report(error) {
   if (error instanceof service.Unreachable) waitForService();
   else if (error instanceof service.Refused) showFailure(error.message, error.failures);

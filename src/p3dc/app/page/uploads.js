@@ -29,7 +29,7 @@ function batches(files, bytes) {
 export async function upload(classId, files) {
   if (!files.length) return;
   const { bytes } = state.project.limits;
-  const most = 0.98 * bytes; // the rest is for the request's own lines
+  const most = 0.98 * bytes; // the rest is for the form's own lines
   const tooLarge = files.filter((file) => file.size > most);
   const limit = `${Math.floor(bytes / 2 ** 20)} MB`;
   const failures = tooLarge.map(({ name }) => ({ name, message: `${name} is larger than ${limit}.` }));
@@ -66,5 +66,5 @@ export async function upload(classId, files) {
 export const onTheirWay = (classId) =>
   state.uploads.filter((sending) => sending.class === classId).reduce((sum, { left }) => sum + left, 0);
 
-/** Stand-ins for photos on their way. */
+/** Placeholders for photos on their way. */
 export const placeholders = (n) => Array.from({ length: n }, (_, i) => ({ id: `coming-${i}`, coming: true }));

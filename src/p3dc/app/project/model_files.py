@@ -7,19 +7,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from p3dc.app.http.limits import Limits, invalid
 from p3dc.app.project.project import Project
-from p3dc.app.project.state import Class, Photo, State, new_id, photo_name
+from p3dc.app.project.state import Class, Photo, ProjectLimits, State, new_id, photo_name
 from p3dc.app.project.store import Picture
-from p3dc.app.session import Task
 from p3dc.errors import InputError
 from p3dc.images.classifier import ImageClassifier
 from p3dc.images.examples import Example, open_thumbnail, thumbnail
 
 
-def write_model(task: Task) -> bytes:
-    """Write the classes of a project as the file that :meth:`ImageClassifier.load` reads."""
-    state, classifier = task.state, task.classifier
+def write_model(state: State, classifier: ImageClassifier) -> bytes:
+    """Return the file, readable by :meth:`ImageClassifier.load`, of a classifier whose keys are ids of photos."""
     names = {photo.id: photo.name for photo in state.photos}
     examples = [replace(example, key=names[example.key]) for example in classifier.examples]
     whole = ImageClassifier(classifier.backbone, examples, classifier.priors, reject=state.reject, point=state.point)
@@ -29,17 +26,17 @@ def write_model(task: Task) -> bytes:
         return path.read_bytes()
 
 
-def take_model(project: Project, path: Path, limits: Limits) -> int:
-    """Replace what a project holds by what a model file holds, and return the new revision."""
+def load_model(project: Project, path: Path) -> int:
+    """Replace the content of a project by that of a model file and return the new revision."""
     try:
         classifier = ImageClassifier.load(path, project.backbone)
-        state, pictures = _state_of(classifier, project.keep_priors(classifier.priors), limits)
     except InputError as error:
-        raise invalid(str(error).replace(f"{path}: ", "").replace(str(path), "the file")) from None
+        raise InputError(str(error).replace(f"{path}: ", "").replace(str(path), "the file")) from None
+    state, pictures = _state_of(classifier, project.keep_priors(classifier.priors), project.limits)
     return project.change("Load model", lambda _: state, pictures)
 
 
-def _state_of(classifier: ImageClassifier, priors: str, limits: Limits) -> tuple[State, dict[str, Picture]]:
+def _state_of(classifier: ImageClassifier, priors: str, limits: ProjectLimits) -> tuple[State, dict[str, Picture]]:
     state = State(priors=priors, reject=classifier.reject).at(classifier.point)
     classes: dict[str, Class] = {}
     for name in classifier.classes:
@@ -47,7 +44,7 @@ def _state_of(classifier: ImageClassifier, priors: str, limits: Limits) -> tuple
     photos, pictures = [], {}
     for example in classifier.examples:
         photos.append(Photo(new_id(), photo_name(example.key, limits), classes[example.label].id))
-        small = thumbnail(open_thumbnail(example.thumbnail))  # drawn anew: the file may come from anywhere
+        small = thumbnail(open_thumbnail(example.thumbnail))  # encoded again: the file may come from anywhere
         pictures[photos[-1].id] = Picture(_kept_features(example), small)
     return state.add_photos(photos, limits), pictures
 

@@ -1,4 +1,4 @@
-"""A project that is being worked on: its state, its photos, undo and redo."""
+"""An open project: its state, its photos, and the history for undo and redo."""
 
 import hashlib
 import json
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from p3dc.app.http.limits import conflict
-from p3dc.app.project.state import State
+from p3dc.app.errors import ConflictError
+from p3dc.app.project.state import ProjectLimits, State
 from p3dc.app.project.store import Picture, Step, Store, StoreError
 from p3dc.errors import InputError
 from p3dc.images.backbone_priors import backbone_priors
@@ -25,27 +25,32 @@ MOST_STEPS = 100
 
 
 class Project:
-    """Classes and photos, kept in a folder or in memory.
+    """Classes and photos, stored in a folder or in memory.
 
-    Whoever returns from :meth:`change`, :meth:`undo` or :meth:`redo` knows that the change is on the disk. Several
-    threads may use it.
+    When :meth:`change`, :meth:`undo` or :meth:`redo` return, the change is on disk. Several threads may share it.
 
     Parameters
     ----------
     folder : path, optional
     backbone : Backbone
-        What the features are made with; a project that was made with another one is refused.
+        Makes the features; a project of another backbone is refused.
     start : State
-        What a new project begins with.
+        The state of a new project.
     priors : Priors, "backbone" or "none"
         Base classes of a new project.
+    limits : ProjectLimits, optional
     """
 
     def __init__(
-        self, folder: Path | None, backbone: Backbone, start: State, priors: Priors | str = "backbone"
+        self,
+        folder: Path | None,
+        backbone: Backbone,
+        start: State,
+        priors: Priors | str = "backbone",
+        limits: ProjectLimits | None = None,
     ) -> None:
         self.store = Store(folder)
-        self.backbone = backbone
+        self.backbone, self.limits = backbone, limits or ProjectLimits()
         self._lock = threading.Lock()
         self._known: dict[str, Priors | None] = {"none": None}
         try:
@@ -76,21 +81,21 @@ class Project:
 
     @property
     def state(self) -> State:
-        """What it holds now."""
+        """What the project holds now."""
         return self.steps[self.place].state
 
     @property
     def undoable(self) -> str | None:
-        """What undo would take back."""
+        """The title of the change that undo would take back."""
         return self.steps[self.place].title if self.place else None
 
     @property
     def redoable(self) -> str | None:
-        """What redo would do again."""
+        """The title of the change that redo would repeat."""
         return self.steps[self.place + 1].title if self.place + 1 < len(self.steps) else None
 
     def change(self, title: str, make: Callable[[State], State], pictures: Mapping[str, Picture] | None = None) -> int:
-        """Make a change that can be undone, and return the new revision; one that changes nothing is no step."""
+        """Make a change that can be undone and return the new revision; one that changes nothing makes no step."""
         with self._lock:
             state = make(self.state)
             if state == self.state:
@@ -113,35 +118,35 @@ class Project:
             return self.revision
 
     def undo(self) -> int:
-        """Take the last change back."""
+        """Undo the last change and return the new revision."""
         return self._go(-1, "There is nothing to undo.")
 
     def redo(self) -> int:
-        """Do again what was undone."""
+        """Redo the last change that was undone and return the new revision."""
         return self._go(+1, "There is nothing to redo.")
 
     def _go(self, by: int, otherwise: str) -> int:
         with self._lock:
             place = self.place + by
             if not 0 <= place < len(self.steps):
-                raise conflict(otherwise)
+                raise ConflictError(otherwise)
             self.store.record({"current": self.steps[place].number, "revision": self.revision + 1})
             self.place, self.revision = place, self.revision + 1
             return self.revision
 
     def now(self) -> tuple[int, State, Mapping[str, Picture]]:
-        """Give revision, state and photos that belong together."""
+        """Return revision, state and pictures that belong together."""
         with self._lock:
             return self.revision, self.state, self.pictures
 
     def priors(self, name: str) -> Priors | None:
-        """Give the priors that a state names."""
+        """Return the priors that a state names."""
         if name not in self._known:
             self._known[name] = backbone_priors(self.backbone) if name == "backbone" else self._kept_priors(name)
         return self._known[name]
 
     def keep_priors(self, priors: Priors | None) -> str:
-        """Remember priors for the next change, and return the name for them."""
+        """Remember priors for the next change and return their name."""
         if priors is None:
             return "none"
         width = priors.prototypes.shape[1]
@@ -158,7 +163,7 @@ class Project:
         return name
 
     def _files(self, names: set[str]) -> dict[str, bytes]:
-        """Write priors as files."""
+        """Return the content of files of priors, by name."""
         content = {}
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "priors.safetensors"
@@ -178,12 +183,12 @@ class Project:
             except InputError:
                 priors = None
         if priors is None or _digest(priors) != name:
-            raise StoreError(f"{self.store.folder} is damaged: it lacks its priors. Bring back a copy.")
+            raise StoreError(f"{self.store.folder} is damaged: its priors are missing. Bring back a copy.")
         return priors
 
 
 def _digest(priors: Priors) -> str:
-    """Name priors by what they hold."""
+    """Compute a name from the content of priors."""
     arrays, facts = priors.to_arrays()
     digest = hashlib.sha256(json.dumps(facts).encode())
     for name, array in sorted(arrays.items()):

@@ -1,7 +1,7 @@
 """A project on disk: one SQLite file in a folder of its own.
 
-Photos are kept as features and small pictures. Every change is a step: one transaction, on the disk before anybody is
-answered, so a killed process leaves the step whole or not there. Old steps are what undo goes back to.
+Photos are stored as features and thumbnails. Every change is a step: one transaction, on disk before the request is
+answered, so that a killed process leaves the whole step or nothing of it. Undo goes back to older steps.
 """
 
 import json
@@ -31,7 +31,7 @@ CREATE TABLE step (number INTEGER PRIMARY KEY, title TEXT NOT NULL, state TEXT N
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """What is kept of a photo: its features and a small JPEG."""
+    """What is stored of a photo: its features and a thumbnail, a small JPEG."""
 
     features: npt.NDArray[np.float32]
     thumbnail: bytes
@@ -39,7 +39,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Step:
-    """A moment of the project and what led to it."""
+    """A state of the project and the title of the change that led to it."""
 
     number: int
     title: str
@@ -56,7 +56,7 @@ class Store:
     Parameters
     ----------
     folder : path, optional
-        Made where it is not there. Without one nothing outlasts the process.
+        Made if it does not exist. Without one everything is lost when the process ends.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -105,7 +105,7 @@ class Store:
                 for identity, features, thumbnail in self._database.execute("SELECT id, features, thumbnail FROM photo")
             }
             if not {photo.id for step in steps for photo in step.state.photos} <= set(pictures):
-                raise ValueError("it lacks a photo")
+                raise ValueError("a photo is missing")
         return steps, pictures
 
     def record(
@@ -118,23 +118,23 @@ class Store:
         priors: Mapping[str, bytes] | None = None,
         idle: Iterable[str] = (),
     ) -> None:
-        """Change everything at once.
+        """Write everything in one transaction.
 
         Parameters
         ----------
         facts : mapping from name to value
         step : Step, optional
-            One that is new.
+            A new step.
         added : mapping from id to Picture, optional
-            Photos that are new.
+            New photos.
         dropped : iterable of int
-            The numbers of steps to forget.
+            Numbers of steps to delete.
         gone : iterable of str
-            The ids of photos to forget.
+            Ids of photos to delete.
         priors : mapping from name to content, optional
-            Files of priors that are new.
+            New files of priors.
         idle : iterable of str
-            The names of priors to forget.
+            Names of priors to delete.
         """
         with self._explained(), self._transaction():
             run = self._database
@@ -158,23 +158,23 @@ class Store:
         return None if found is None else str(found[0])
 
     def number(self, name: str) -> int:
-        """Look up a fact that is a number; 0 where it is not there."""
+        """Look up a fact that is a number; 0 if there is none."""
         with self._explained():
             return int(self.fact(name) or 0)
 
     def priors(self, name: str) -> bytes | None:
-        """Read the file of priors that were kept."""
+        """Read a stored file of priors."""
         with self._explained():
             found = self._database.execute("SELECT content FROM priors WHERE name = ?", (name,)).fetchone()
         return None if found is None else bytes(found[0])
 
     def kept_priors(self) -> set[str]:
-        """Name the priors that are kept."""
+        """Return the names of the stored priors."""
         with self._explained():
             return {str(name) for (name,) in self._database.execute("SELECT name FROM priors")}
 
     def close(self) -> None:
-        """Let others open it."""
+        """Close the file, so that other processes can open it."""
         self._database.close()
 
     def _pragma(self, name: str) -> int:
@@ -191,15 +191,17 @@ class Store:
             yield
             self._database.execute("COMMIT")
         except BaseException:
-            if self._database.in_transaction:  # SQLite ends some itself, when the disk is full
+            if self._database.in_transaction:  # when the disk is full, SQLite has rolled back already
                 self._database.execute("ROLLBACK")
             raise
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what SQLite says into a sentence."""
+        """Turn errors of SQLite into sentences."""
         try:
             yield
+        except StoreError:
+            raise
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise StoreError(f"{self._name} is open in another process. Stop that one first.") from None

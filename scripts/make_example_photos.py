@@ -1,60 +1,61 @@
-"""Pictures to try the page with: garden birds and two strangers, drawn here and the same each time.
+"""Draw the example set of the page: garden birds, and two things that are none of them.
 
-A page is 100 wide and 100 high, and y points down. A subject is drawn around (0, 0) by a pen that puts it on the page.
+``python scripts/make_example_photos.py`` writes ``src/p3dc/data/example-photos.zip``.
+Coordinates run from 0 to 100, and y points down. A subject is drawn around (0, 0) by a pen that knows where on the
+picture it belongs.
 """
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
+from zipfile import ZipFile, ZipInfo
 
 from PIL import Image, ImageChops, ImageColor, ImageDraw, ImageFilter
 
+OUT = Path(__file__).parent.parent / "src" / "p3dc" / "data" / "example-photos.zip"
 SIZE = 320
-FINE = 3
-"""How many times larger a picture is drawn than it comes out."""
+OVERSAMPLING = 3
+"""How many times larger a picture is drawn than it is saved."""
+N_EXAMPLES = 5
+OTHERS = ("hot-air balloon", "mushroom")
 
 Outline = list[tuple[float, float]]
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A picture; one to be labelled has no label."""
-
-    name: str
-    label: str | None
-    jpeg: bytes
-
-
-def drawings() -> list[Drawing]:
-    """Draw five pictures of each of five birds, then those to be labelled: two of each, and two strangers.
-
-    Examples
-    --------
-    >>> from p3dc.app.drawings import drawings
-    >>> pictures = drawings()
-    >>> pictures[2].name, pictures[2].label, len(pictures)
-    ('robin 3.jpg', 'robin', 37)
-    """
-    examples = [Drawing(f"{name} {number}.jpg", name, _draw(name, number)) for name in BIRDS for number in range(1, 6)]
-    asked = [*((name, 6) for name in BIRDS), ("hot-air balloon", 1), ("mushroom", 1), *((name, 7) for name in BIRDS)]
-    return examples + [Drawing(f"{name} {number}.jpg", None, _draw(name, number)) for name, number in asked]
+def main() -> None:
+    """Write all pictures; those with a label lie in a folder of that name."""
+    with ZipFile(OUT, "w") as archive:
+        for label, name, number in example_set():
+            file = f"{name} {number}.webp"
+            buffer = io.BytesIO()
+            draw(name, number).save(buffer, "WEBP", quality=82, method=6)
+            archive.writestr(ZipInfo(file if label is None else f"{label}/{file}"), buffer.getvalue())
 
 
-def _draw(name: str, number: int) -> bytes:
-    page, rng = Pen(Image.new("RGB", (SIZE * FINE, SIZE * FINE))), Random(f"{name} {number}")
+def example_set() -> Iterator[tuple[str | None, str, int]]:
+    """Yield label, subject and number: five pictures of each bird, then those to be labelled, which have no label."""
+    yield from ((name, name, number) for name in BIRDS for number in range(1, N_EXAMPLES + 1))
+    yield from ((None, name, N_EXAMPLES + 1) for name in BIRDS)
+    yield from ((None, name, 1) for name in OTHERS)
+    yield from ((None, name, N_EXAMPLES + 2) for name in BIRDS)
+
+
+def draw(name: str, number: int) -> Image.Image:
+    """Draw a subject; the same number gives the same picture."""
+    page = Pen(Image.new("RGB", (SIZE * OVERSAMPLING, SIZE * OVERSAMPLING)))
+    rng = Random(f"{name} {number}")
     if name in BIRDS:
         garden(page, rng, number + 2 * list(BIRDS).index(name), BIRDS[name])
     else:
         {"hot-air balloon": flight, "mushroom": clearing}[name](page, rng)
-    buffer = io.BytesIO()
-    page.image.reduce(FINE).save(buffer, "JPEG", quality=90, subsampling=0)
-    return buffer.getvalue()
+    return page.image.reduce(OVERSAMPLING)
 
 
 def mix(one: str, other: str, share: float) -> str:
-    """Mix two colours: a share of 0 is the first, of 1 the other."""
+    """Mix two colours: a share of 0 gives the first, 1 the other."""
     pairs = zip(ImageColor.getrgb(one), ImageColor.getrgb(other), strict=True)
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
 
@@ -70,13 +71,13 @@ def dark(colour: str, share: float = 0.3) -> str:
 
 
 def oval(x: float, y: float, rx: float, ry: float | None = None, start: float = 0, stop: float = 360) -> Outline:
-    """Return an ellipse, or its piece between two angles, clockwise from the right."""
+    """Return an ellipse, or its arc between two angles, clockwise from the right."""
     angles = [math.radians(start + (stop - start) * step / 48) for step in range(49)]
     return [(x + rx * math.cos(angle), y + (rx if ry is None else ry) * math.sin(angle)) for angle in angles]
 
 
 def smooth(*points: tuple[float, float], closed: bool = True) -> Outline:
-    """Return a smooth line through points (Catmull and Rom's)."""
+    """Return a Catmull-Rom spline through points."""
     count, line = len(points), []
     for i in range(count if closed else count - 1):
         places = [(i + k) % count if closed else min(max(i + k, 0), count - 1) for k in (-1, 0, 1, 2)]
@@ -89,7 +90,7 @@ def smooth(*points: tuple[float, float], closed: bool = True) -> Outline:
 
 
 def ribbon(line: Outline, width: float, end: float | None = None) -> Outline:
-    """Return the outline of a line as broad as told, at its end too."""
+    """Return the outline of a line that is `width` wide at its beginning and `end` wide at its end."""
     left, right, last = [], [], len(line) - 1
     for i, (x, y) in enumerate(line):
         (ax, ay), (bx, by) = line[max(i - 1, 0)], line[min(i + 1, last)]
@@ -101,7 +102,7 @@ def ribbon(line: Outline, width: float, end: float | None = None) -> Outline:
 
 @dataclass(frozen=True)
 class Pen:
-    """Draws on an image what is moved, scaled, turned (in degrees) and mirrored as told."""
+    """Draws outlines on an image: moved, scaled, turned by degrees and mirrored."""
 
     image: Image.Image
     x: float = 0.0
@@ -130,7 +131,7 @@ class Pen:
         within: Outline | None = None,
         blur: float = 0.0,
     ) -> None:
-        """Fill an outline with a colour, or with one that turns into another downwards and to the right."""
+        """Fill an outline with a colour, or with a gradient to another one, downwards and to the right."""
         points = self._place(outline)
         if to is None and alpha == 1 and within is None and not blur:
             ImageDraw.Draw(self.image).polygon(points, colour)
@@ -159,13 +160,13 @@ class Pen:
 
 
 def _gradient(colours: Sequence[str], size: tuple[int, int]) -> Image.Image:
-    """Executor colours over a rectangle, two in each row of it."""
+    """Blend colours over a rectangle, two in each row."""
     small = Image.new("RGB", (2, len(colours) // 2))
     small.putdata([ImageColor.getrgb(colour) for colour in colours])
     return small.resize(size, Image.Resampling.BILINEAR, (0.5, 0.5, 1.5, small.height - 0.5))
 
 
-SEASONS = [  # three colours of the sky, then of the hills, then of leaves, blossom or snow
+SEASONS = [  # three colours of the sky, one of the hills, one of leaves, blossom or snow
     ("#8ed1e8", "#cdeaf0", "#fdf3e4", "#a8cf9a", "#f7b6c6"),
     ("#f2a488", "#f9cfa4", "#fdebc8", "#c79a5b", "#e0752f"),
     ("#6fb9e6", "#b4dff0", "#e9f5e0", "#79b36a", "#6ba353"),
@@ -229,7 +230,7 @@ def bough(page: Pen, rng: Random, season: int) -> None:
 
 @dataclass(frozen=True)
 class Plumage:
-    """The colours of a bird, and how long its bill, its tail and its crest are."""
+    """The colours of a bird, and the lengths of its bill, tail and crest."""
 
     back: str
     cap: str
@@ -369,3 +370,7 @@ def mushroom(pen: Pen, cap: str) -> None:
     for x, y, size in ((-20, -23, 4), (-5, -31, 5), (12, -25, 4), (24, -18, 3), (-9, -19, 2.5), (9, -37, 3)):
         pen.fill(oval(x, y, size, size * 0.75), "#fffdf5", "#efdcc4", within=dome)
     pen.fill(smooth((-24, -24), (-14, -35), (-8, -37), (-16, -29)), "#ffffff", alpha=0.3, within=dome)
+
+
+if __name__ == "__main__":
+    main()
