@@ -15,7 +15,7 @@ import numpy as np
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, compare, sample_tasks, search
 from p3dc.baselines import CL2N, L2N, LogisticRegression
-from p3dc.evaluation.evaluate import half_width
+from p3dc.evaluation.results import half_width
 from p3dc.figures import save_figure
 from p3dc.io.atomic import write_json
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, compare, evaluate
 from p3dc.baselines import L2N
-from p3dc.evaluation.evaluate import TaskScores
+from p3dc.evaluation.results import TaskScores
 from p3dc.figures import save_figure
 from p3dc.scoring.whitened import PreparedScorer
 from p3dc.tasks import TaskSampler

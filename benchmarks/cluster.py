@@ -26,7 +26,7 @@ from p3dc.cluster import extraction as on_ray
 from p3dc.cluster.connection import connected
 from p3dc.cluster.evaluation import run_on_ray
 from p3dc.cluster.priors import average
-from p3dc.evaluation.evaluate import run_serially
+from p3dc.evaluation.executors import run_serially
 from p3dc.features import stream_features
 from p3dc.images import extraction as here
 from p3dc.images.backbones.onnx import load_backbone, n_cores

@@ -9,7 +9,8 @@ from matplotlib.image import imread
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
 from p3dc.cli import research  # noqa: F401
 from p3dc.evaluation import report
-from p3dc.evaluation.search import gain_outside, hold_out
+from p3dc.evaluation.search import gain_outside
+from p3dc.evaluation.splits import hold_out
 from p3dc.priors import prototypes as priors_module
 from tests.conftest import AUTO
 
@@ -88,7 +89,7 @@ def test_an_interrupted_command_ends_with_130(p3dc, files, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("p3dc.cli.research.run", interrupt)
+    monkeypatch.setattr("p3dc.cli.research.run_plan", interrupt)
     assert p3dc("evaluate", "--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5)[0] == 130
 
 
@@ -221,7 +222,7 @@ def test_the_installed_command_runs():
         assert command in help_text.stdout
 
 
-def test_evaluate_with_auto_and_strangers_tells_of_the_confidence(p3dc, files, tmp_path, priors, novel):
+def test_evaluate_with_auto_and_unknown_queries_shows_the_confidence(p3dc, files, tmp_path, priors, novel):
     figures = tmp_path / "figures.json"
     status, output, errors = p3dc(
         "evaluate", "--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 30,
@@ -243,7 +244,7 @@ def test_evaluate_with_auto_and_strangers_tells_of_the_confidence(p3dc, files, t
     assert entry["auroc"]["mean"] == pytest.approx(expected.auroc.mean())
 
 
-def test_without_strangers_there_is_no_column_for_them(p3dc, files):
+def test_without_unknown_queries_there_is_no_column_for_them(p3dc, files):
     options = ["--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5]
     _, output, _ = p3dc("evaluate", *options)
     assert "ECE" in output
@@ -298,7 +299,7 @@ def test_no_classes_can_be_held_out_of_priors(p3dc, tmp_path, priors):
     priors.save(path)
     status, _, errors = p3dc("search", "--base", path)
     assert status == 2
-    assert errors == f"p3dc: {path} holds priors, of which no classes can be held out. Give --validation.\n"
+    assert errors == f"p3dc: {path} holds priors, and classes cannot be held out of priors. Give --validation.\n"
 
 
 def test_too_few_base_classes_cannot_be_held_out(p3dc, tmp_path):

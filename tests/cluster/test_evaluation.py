@@ -10,7 +10,7 @@ from p3dc import P3DCClassifier, Priors, compare, search
 from p3dc.baselines import L2N, NN
 from p3dc.cluster.evaluation import run_on_ray
 from p3dc.errors import InputError
-from p3dc.evaluation.evaluate import run_serially
+from p3dc.evaluation.executors import run_serially
 from tests.conftest import AUTO
 
 DRAWING = {"n_shot": 2, "n_query": 5, "n_tasks": 950, "seed": 3}

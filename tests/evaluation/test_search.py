@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 
-from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
+from p3dc import P3DCClassifier, evaluate, search
 from p3dc.errors import InputError
-from p3dc.evaluation.search import GridPoint, SearchResult, check_disjoint, gain_outside, grid, hold_out
-from tests.conftest import make_features
+from p3dc.evaluation.search import GridPoint, SearchResult, gain_outside, grid
 
 
 def test_the_default_grid_is_that_of_the_paper():
@@ -45,7 +44,7 @@ def test_the_best_point_is_the_most_accurate_and_of_equals_the_nearest_to_none()
     assert str(result) == "best of 6 points: α = 0.5, β = 0: 70.00 ± 1.00 % (95 % CI, 10 tasks)"
 
 
-def test_progress_is_told(validation, priors):
+def test_progress_is_reported(validation, priors):
     told = []
     search(priors, validation, n_query=5, n_tasks=250, step=0.5, progress=lambda *step: told.append(step))
     assert told == [(100, 250), (200, 250), (250, 250)]
@@ -72,27 +71,6 @@ def test_a_step_need_not_divide_the_triangle():
 def test_negative_margins_are_refused():
     with pytest.raises(InputError, match="margin is -1"):
         grid(margin=-1)
-
-
-def test_sets_with_common_classes_are_refused(base, validation, novel, priors):
-    check_disjoint(base=priors, validation=validation, novel=novel)
-    with pytest.raises(InputError, match=r"base and novel share 12 classes: base-0.*…"):
-        check_disjoint(base=priors, novel=base)
-
-
-def test_numbered_classes_are_told_apart_by_their_rows(validation, novel):
-    one, two = FeatureSet(validation.features, validation.labels), FeatureSet(novel.features, novel.labels)
-    check_disjoint(validation=one, novel=two, base=Priors([[1.0]]))
-    copied = FeatureSet(np.vstack([novel.features[:3], two.features[5:6]]).astype(np.float64), [0, 0, 1, 1])
-    with pytest.raises(InputError, match="validation and novel share 4 identical rows"):
-        check_disjoint(validation=copied, novel=two)
-
-
-def test_a_stray_duplicate_is_let_pass(validation, novel):
-    rows = np.vstack([validation.features, novel.features[:1]])
-    check_disjoint(
-        validation=FeatureSet(rows, np.arange(len(rows)) % 4), novel=FeatureSet(novel.features, novel.labels)
-    )
 
 
 SMALL = {"n_query": 5, "n_tasks": 60, "seed": 3}
@@ -133,7 +111,7 @@ def test_one_of_both_may_be_varied(validation, priors):
 
 
 @pytest.mark.parametrize("n_shot", [1, 3])
-def test_with_scale_auto_the_grid_is_that_of_prepared_features(validation, priors, n_shot):
+def test_with_scale_auto_the_grid_is_searched_in_the_whitened_space(validation, priors, n_shot):
     settings = {"scale": "auto", "attention": "unit", "n_nearest": 3}
     result = search(priors, validation, step=0.5, margin=0.5, n_shot=n_shot, **settings, **SMALL)
     for point in zip(result.alpha, result.beta, result.accuracy, result.interval, strict=True):
@@ -211,7 +189,7 @@ def test_there_is_no_gain_outside_where_nobody_looked(validation, priors):
     assert gain_outside(result, priors, validation, **SMALL) is None
 
 
-def test_progress_is_told_over_all_that_is_varied(validation, priors):
+def test_progress_is_reported_over_all_that_is_varied(validation, priors):
     told = []
     options = {"n_query": 5, "n_tasks": 150, "step": 0.5, "scale": [0.1, 1.0]}
     search(priors, validation, **options, progress=lambda *step: told.append(step))
@@ -223,7 +201,7 @@ def test_progress_is_told_over_all_that_is_varied(validation, priors):
     [
         ({"scale": []}, "no values of n_nearest or scale to try"),
         ({"n_nearest": ()}, "no values of n_nearest or scale to try"),
-        ({"scale": [1.0, "auto"]}, "scale 'auto' cannot stand beside other scales"),
+        ({"scale": [1.0, "auto"]}, "scale 'auto' cannot be combined with other scales"),
         ({"scale": [1.0, -1.0]}, "scale is -1.0"),
         ({"n_nearest": [5, 0]}, "n_nearest is 0"),
         ({"priors": None}, "there are no priors, so there is nothing to search"),
@@ -236,22 +214,3 @@ def test_progress_is_told_over_all_that_is_varied(validation, priors):
 def test_searches_that_make_no_sense_are_refused(validation, priors, options, sentence):
     with pytest.raises(InputError, match=sentence):
         search(**({"priors": priors, "validation": validation, "step": 0.5} | SMALL | options))
-
-
-@pytest.mark.parametrize(("n_classes", "n_aside"), [(10, 5), (12, 5), (21, 5), (24, 6), (64, 16)])
-def test_a_quarter_of_the_base_classes_but_five_at_least_is_held_out(n_classes, n_aside):
-    base = make_features(1, n_classes, 3, prefix="base")
-    kept, aside = hold_out(base)
-    assert len(aside.class_names) == n_aside
-    assert set(kept.class_names) | set(aside.class_names) == set(base.class_names)
-    check_disjoint(base=kept, validation=aside)
-    assert len(kept) + len(aside) == len(base)
-    for part in (kept, aside):
-        for row, label in zip(part.features, part.labels, strict=True):
-            own = base.features[base.labels == base.class_names.index(part.class_names[label])]
-            assert (own == row).all(axis=1).any()
-
-
-def test_too_few_base_classes_cannot_be_held_out():
-    with pytest.raises(InputError, match="9 base classes are too few to hold some out. Add validation features"):
-        hold_out(make_features(1, 9, 3))

@@ -72,7 +72,7 @@ def test_points_are_matched_by_value_and_not_by_position(validation, novel):
 
 def test_a_grid_without_the_chosen_point_is_refused(novel):
     validation = made_search(lambda alpha, beta: 0.5 - (beta - 0.1) ** 2 - alpha, step=0.1)
-    with pytest.raises(InputError, match="α = 0, β = 0.1 was chosen on validation, but the grid on novel lacks it"):
+    with pytest.raises(InputError, match="α = 0, β = 0.1 was chosen on validation, but is not in the grid on novel"):
         GridComparisonDisplay.from_searches(validation, novel)
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from p3dc.reproduce.claims import Claim, claims
-from p3dc.reproduce.make import reproduce
-from p3dc.reproduce.study import Plan
+from p3dc.reproduce.experiments import Plan
+from p3dc.reproduce.run import reproduce
 
 
 def test_a_claim_is_judged_by_its_interval():

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels
+from p3dc._arrays import Array, Labels
 from p3dc.baselines.trained import (
     N_WAY,
     Progress,
@@ -44,6 +44,8 @@ class ANIL(TaskTrainedMethod):
     inner_rate : float, default=0.01
         Their rate.
     """
+
+    differs = "only the last layer adapts (ANIL), from a start that is meta-trained on base features"
 
     _learning_rate = 1e-4
 

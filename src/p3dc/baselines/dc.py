@@ -6,8 +6,9 @@ from itertools import repeat
 
 import numpy as np
 
+from p3dc._arrays import Array, Labels
 from p3dc._validation import check_power
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, task_generators
+from p3dc.baselines.contract import TaskMethod, class_means, task_generators
 from p3dc.baselines.logistic import logits, solve_logistic
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize, tukey
@@ -40,6 +41,8 @@ class DCNearest(TaskMethod):
     power : float, default=0.5
         Exponent of Tukey's transform.
     """
+
+    differs = "nothing: the paper's variant of DC"
 
     def __init__(self, priors: Priors, *, n_nearest: int = 2, power: float = 0.5) -> None:
         self.priors = priors
@@ -77,6 +80,8 @@ class DC(TaskMethod):
         Exponent of Tukey's transform.
     random_state : int, default=0
     """
+
+    differs = "nothing; draws of base classes are made once and recombined, which changes no distribution"
 
     def __init__(
         self,

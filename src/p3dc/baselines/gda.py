@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means
+from p3dc._arrays import Array, Labels
+from p3dc.baselines.contract import TaskMethod, class_means
 from p3dc.baselines.logistic import logits
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize
@@ -19,6 +20,8 @@ class GDA(TaskMethod):
     shrinkage : float, default=0.9
         From 0, the covariance as it is, to 1, a sphere of the same trace.
     """
+
+    differs = "not in the paper; on normalised features"
 
     def __init__(self, base: FeatureSet, *, shrinkage: float = 0.9) -> None:
         self.base = base

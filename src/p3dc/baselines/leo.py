@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels
+from p3dc._arrays import Array, Labels
 from p3dc.baselines.trained import (
     TaskTrainedMethod,
     Tensor,
@@ -49,6 +49,8 @@ class LEO(TaskTrainedMethod):
     n_latent_steps, n_weight_steps : int, default=5
         Gradient steps on the code and on the weights of a task.
     """
+
+    differs = "as published on fixed features, without noise in the latent code"
 
     _learning_rate = 2e-2
     _weight_decay = 1.0

@@ -3,7 +3,8 @@
 import numpy as np
 from sklearn.svm import LinearSVC
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod
+from p3dc._arrays import Array, Labels
+from p3dc.baselines.contract import TaskMethod
 from p3dc.classifier.calibrated_support import members
 
 
@@ -17,6 +18,8 @@ class MetaOptNetSVM(TaskMethod):
     C : float, default=0.1
         Weight of the losses against the length of the weights.
     """
+
+    differs = "the convex head; the features are not trained through it"
 
     def __init__(self, C: float = 0.1) -> None:
         self.C = C
@@ -48,6 +51,8 @@ class MetaOptNetRidge(TaskMethod):
     ridge : float, default=50.0
         Weight of the length of the weights.
     """
+
+    differs = "the convex head; the features are not trained through it"
 
     def __init__(self, ridge: float = 50.0) -> None:
         self.ridge = ridge

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, nearness
+from p3dc._arrays import Array, Labels
+from p3dc.baselines.contract import TaskMethod, class_means, negative_distances
 from p3dc.classifier.calibrated_support import members
 from p3dc.method import l2_normalize, masked_softmax
 
@@ -13,13 +14,15 @@ class ProtoNet(TaskMethod):
     The published network learns its features for this rule; here they are fixed.
     """
 
+    differs = "its rule; the features are not learned for it"
+
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Average each class."""
         return (class_means(support, labels),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Rank by nearness to the means."""
-        return nearness(queries, state[0])
+        """Rank by distance to the means."""
+        return negative_distances(queries, state[0])
 
 
 class MatchingNet(TaskMethod):
@@ -28,6 +31,8 @@ class MatchingNet(TaskMethod):
     The published network learns its features and reads the whole support with LSTMs; here features are fixed and there
     is no LSTM.
     """
+
+    differs = "its rule; no LSTMs read the support, and the features are not learned for it"
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Keep the normalised samples and who belongs to which class."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels
+from p3dc._arrays import Array, Labels
 from p3dc.baselines.trained import TaskTrainedMethod, Tensor, Weights, averages, layer, load_torch, one_hot, unit
 from p3dc.features import FeatureSet
 
@@ -33,6 +33,8 @@ class RelationNet(TaskTrainedMethod):
     n_shot : int, optional
         Shots of the base tasks. By default each step draws a number from 1 to 5.
     """
+
+    differs = "the relation module sees vectors, not feature maps, and only the module is trained"
 
     _learning_rate = 3e-4
 

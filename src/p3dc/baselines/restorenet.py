@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels
+from p3dc._arrays import Array, Labels
 from p3dc.baselines.trained import Tensor, TrainedMethod, Weights, averages, layer, load_torch, unit
 from p3dc.features import FeatureSet
 
@@ -33,6 +33,8 @@ class RestoreNet(TrainedMethod):
     n_steps : int, default=1000
         Steps of the training, 128 samples each.
     """
+
+    differs = "the module is trained on fixed features"
 
     def __init__(
         self, base: FeatureSet, cache: str | os.PathLike[str] | None = None, random_state: int = 0, n_steps: int = 1000

@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import Tags
 
+from p3dc._arrays import Array, Labels
 from p3dc._validation import check_power, check_same_width, check_settings, row_blocks
-from p3dc.baselines.contract import Array, Labels, TaskMethod, task_generators
-from p3dc.baselines.sgd import train_heads
+from p3dc.baselines.contract import TaskMethod, task_generators
+from p3dc.baselines.sgd_heads import train_heads
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize, tukey
 

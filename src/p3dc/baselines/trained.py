@@ -16,8 +16,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from p3dc._arrays import Array, Labels
 from p3dc._validation import check_same_width
-from p3dc.baselines.contract import Array, Labels, TaskMethod
+from p3dc.baselines.contract import TaskMethod
 from p3dc.classifier.calibrated_support import members
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet

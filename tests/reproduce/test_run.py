@@ -7,8 +7,8 @@ import pytest
 
 from p3dc import P3DCClassifier, evaluate, search
 from p3dc.errors import InputError
-from p3dc.reproduce.make import reproduce
-from p3dc.reproduce.study import Plan
+from p3dc.reproduce.experiments import Plan
+from p3dc.reproduce.run import reproduce
 
 QUICK = ("nn", "l2n", "cl2n", "dc-nearest", "deepvoro", "gda")
 SMALL = {"n_tasks": 20, "slow_tasks": 5, "select_tasks": 10}
