@@ -7,6 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
+from p3dc.baselines import TCPR
 from p3dc.cli import research  # noqa: F401
 from p3dc.evaluation import report
 from p3dc.evaluation.search import gain_outside
@@ -64,6 +65,24 @@ def test_evaluate_measures_what_the_library_measures(p3dc, files, tmp_path, prio
             expected = evaluate(classifier, novel, n_way=4, n_shot=n_shot, n_query=5, n_tasks=30, seed=2)
             assert entry["mean"] == expected.mean
         assert [entry["name"] for entry in result["methods"]] == ["P3DC (unit)", "P3DC (mean)", "L2N"]
+
+
+def test_evaluate_takes_every_registered_method_that_its_sets_allow(p3dc, files, tmp_path, base, novel, priors):
+    sets = [argument for name, path in files.items() for argument in (f"--{name}", path)]
+    options = ["--query", 5, "--tasks", 10, "--json", tmp_path / "figures.json"]
+    methods = ["matchingnet", "baseline++", "dc-nearest", "tcpr", "deepvoro", "gda", "l2n"]
+    named = [argument for method in methods for argument in ("--method", method)]
+    status, _, errors = p3dc("evaluate", *sets, *options, *named)
+    assert (status, errors) == (0, "")
+    entries = json.loads((tmp_path / "figures.json").read_text())["results"][0]["methods"]
+    names = ["MatchingNet", "Baseline++", "DC + L2N + NN", "TCPR", "DeepVoro", "GDA", "L2N"]
+    assert [entry["name"] for entry in entries] == names
+    assert entries[3]["mean"] == evaluate(TCPR(base), novel, n_query=5, n_tasks=10).mean
+    priors.save(tmp_path / "priors.safetensors")
+    sets = ["--base", tmp_path / "priors.safetensors", "--novel", files["novel"]]
+    status, _, errors = p3dc("evaluate", *sets, *options, "--method", "p3dc", "--method", "tcpr")
+    sentence = "tcpr needs features of single base samples. Give base features instead of priors."
+    assert (status, errors) == (2, f"p3dc: {sentence}\n")
 
 
 def test_evaluate_chooses_on_validation(p3dc, files, priors, validation):
