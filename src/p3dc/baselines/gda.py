@@ -21,7 +21,7 @@ class GDA(TaskMethod):
         From 0, the covariance as it is, to 1, a sphere of the same trace.
     """
 
-    differs = "not in the paper; on normalised features"
+    differs = "not in the paper; the covariance of the base classes, shrunk, on normalised features"
 
     def __init__(self, base: FeatureSet, *, shrinkage: float = 0.9) -> None:
         self.base = base

@@ -129,7 +129,8 @@ def _choose_surrogate(sources: Any) -> dict[str, Any]:
         for weight in (0.1, 0.3, 1.0, 3.0)
     ]
     base = sources.selection_base or sources.base
-    return options[_best(sources, {i: baselines.DeepVoroPP(base, **each) for i, each in enumerate(options)})]
+    best: int = _best(sources, {i: baselines.DeepVoroPP(base, **each) for i, each in enumerate(options)})
+    return options[best]
 
 
 def _choose_shrinkage(sources: Any) -> dict[str, Any]:

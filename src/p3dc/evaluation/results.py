@@ -19,8 +19,9 @@ def half_width(values: Values) -> float:
     return float(1.96 * np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
-def mean_and_interval(total: Counts, squares: Counts, n_tasks: int) -> tuple[Values, Values]:
-    """Compute means over tasks, and half the widths of their intervals, from sums and sums of squares."""
+def mean_and_interval(sums: Counts, n_tasks: int) -> tuple[Values, Values]:
+    """Compute means over tasks and half the widths of their intervals from sums and sums of squares, (2, G)."""
+    total, squares = sums
     mean = total / n_tasks
     error = np.sqrt(np.maximum(squares - n_tasks * mean**2, 0) / max(n_tasks - 1, 1) / n_tasks)
     return mean, 1.96 * error if n_tasks > 1 else np.full(len(mean), np.nan)

@@ -81,9 +81,10 @@ class SearchResult:
 
     def point(self, i: int) -> GridPoint:
         """Return the i-th point of the grid."""
-        numbers = (float(column[i]) for column in (self.alpha, self.beta, self.accuracy, self.interval))
+        alpha, beta, accuracy, interval = map(float, (self.alpha[i], self.beta[i], self.accuracy[i], self.interval[i]))
         scale = None if self.scale is None else float(self.scale[i])
-        return GridPoint(*numbers, scale, None if self.n_nearest is None else int(self.n_nearest[i]))
+        n_nearest = None if self.n_nearest is None else int(self.n_nearest[i])
+        return GridPoint(alpha, beta, accuracy, interval, scale, n_nearest)
 
     @property
     def inside(self) -> Mask:
@@ -216,12 +217,14 @@ def search(
     for done, (one_scale, number) in enumerate(variants):
         scorer = partial(_grid_scorer, known, validation, points, one_scale, number, power, attention)
         counts = run(draw, partial(_make_counter, scorer, place), n_tasks, step_progress(progress, done, len(variants)))
-        columns.append(mean_and_interval(*reduce(np.add, counts), n_tasks))
+        columns.append(mean_and_interval(reduce(np.add, counts), n_tasks))
     mean, interval = (np.concatenate(column) / (n_way * n_query) for column in zip(*columns, strict=True))
     settings = {"n_nearest": n_nearest, "power": power, "scale": scale, "attention": attention}
     each_scale, each_number = (np.repeat(column, len(points)) for column in zip(*variants, strict=True))
+    alpha, beta = np.tile(points, (len(variants), 1)).T
     return SearchResult(
-        *np.tile(points, (len(variants), 1)).T,
+        alpha,
+        beta,
         mean,
         interval,
         n_tasks,
@@ -262,7 +265,7 @@ def _grid_scorer(
 def _make_counter(
     make_scorer: Callable[[], TaskScorer], device: Device | None
 ) -> Callable[[Batch], npt.NDArray[np.int64]]:
-    """Return what counts the queries right at each point: their sum over tasks and the sum of their squares, (2, G)."""
+    """Make the runner of a grid: the number of queries right at each point, summed over tasks, and squared, (2, G)."""
     scorer = placed(make_scorer(), device)
 
     def count(batch: Batch) -> npt.NDArray[np.int64]:
