@@ -81,7 +81,7 @@ class TaskMethod(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: npt.ArrayLike) -> Array:
-        """Score every class, (n_queries, n_classes), or the second less the first where there are two."""
+        """Score every class, (n_queries, n_classes), or the second minus the first for two classes."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 

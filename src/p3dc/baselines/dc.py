@@ -14,7 +14,7 @@ from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize, tukey
 from p3dc.priors.prototypes import Priors
 
-BANK = 1024  # draws kept of each base class
+BANK = 1024  # draws that are kept for each base class
 
 
 def calibrated_means(transformed: Array, prototypes: Array, n_nearest: int) -> tuple[Array, Array]:
@@ -56,7 +56,7 @@ class DCNearest(TaskMethod):
         return (class_means(l2_normalize(means), labels),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take cosines to the means."""
+        """Compute cosines to the means."""
         return np.asarray(l2_normalize(_transform(queries, self.power)) @ l2_normalize(state[0]).mT)
 
 
@@ -136,7 +136,7 @@ class DC(TaskMethod):
         return total
 
     def _statistics(self) -> tuple[Array, Array]:
-        """Means of the base classes, (B, D), and draws from their covariances around zero, (B, BANK, D)."""
+        """Compute the means of the base classes, (B, D), and draws from their covariances around zero, (B, BANK, D)."""
         if not hasattr(self, "_kept"):
             rng = np.random.default_rng(self.random_state)
             means, bank = [], []

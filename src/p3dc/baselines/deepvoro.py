@@ -25,7 +25,7 @@ def view(features: Array, number: int) -> Array:
 
 
 def distances(queries: Array, points: Array) -> Array:
-    """Euclidean distances, (..., Q, D), (..., P, D) -> (..., Q, P)."""
+    """Compute Euclidean distances, (..., Q, D), (..., P, D) -> (..., Q, P)."""
     squared = np.vecdot(queries, queries)[..., None] + np.vecdot(points, points)[..., None, :] - 2 * queries @ points.mT
     return np.asarray(np.sqrt(np.maximum(squared, 0)))
 
@@ -34,7 +34,7 @@ class DeepVoro(TaskMethod):
     """Smallest mean distance to the class means over several views.
 
     The published method also makes views from augmented images; here features are fixed, so that 8 of its 512 views
-    are left.
+    remain.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class DeepVoro(TaskMethod):
 
 
 class DeepVoroPP(TaskMethod):
-    """DeepVoro++: one view, and how alike query and class see the base classes near the task.
+    """DeepVoro++: one view, and the similarity of query and class in their distances to nearby base classes.
 
     The surrogate of a point is its distances to the base prototypes that are among the nearest of any class of the
     task, normalised. The published method averages over many views; this is one of them.
@@ -71,7 +71,7 @@ class DeepVoroPP(TaskMethod):
     n_nearest : int, default=5
         Base prototypes near each class.
     weight : float, default=1.0
-        Of the surrogate against the distance.
+        Weight of the surrogate against the distance.
     """
 
     differs = "one view"

@@ -34,7 +34,7 @@ class GDA(TaskMethod):
         return weights.astype(support.dtype), (-0.5 * np.vecdot(means, weights)).astype(support.dtype)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Return log-likelihoods, less what all classes share."""
+        """Return log-likelihoods, up to a constant of each query."""
         return logits(state, l2_normalize(queries))
 
     def _covariance(self) -> Array:

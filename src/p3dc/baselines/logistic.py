@@ -50,5 +50,5 @@ def logits(state: tuple[Array, ...], queries: Array) -> Array:
 
 
 def _both(rows: Array) -> Array:
-    """Give two classes a row each; the solver keeps only that of the second."""
+    """Expand the single row of two classes, which is that of the second, to one row each."""
     return np.concatenate([-rows, rows]) / 2 if len(rows) == 1 else rows

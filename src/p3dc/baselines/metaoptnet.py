@@ -30,7 +30,7 @@ class MetaOptNetSVM(TaskMethod):
         return (np.stack(weights).astype(support.dtype),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take inner products with the weights."""
+        """Compute inner products with the weights."""
         return np.asarray(queries @ state[0].mT)
 
     def _solve(self, samples: Array, labels: Labels) -> Array:
@@ -64,5 +64,5 @@ class MetaOptNetRidge(TaskMethod):
         return (np.linalg.solve(gram, targets).mT @ support,)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take inner products with the weights."""
+        """Compute inner products with the weights."""
         return np.asarray(queries @ state[0].mT)

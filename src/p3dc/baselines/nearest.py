@@ -1,7 +1,7 @@
 """Nearest class mean on plain, normalised and centred features.
 
-They differ in the transform of the features and in what "nearest" is. The paper's rows L2N + NN and CL2N + NN rank by
-cosine, as its own classifier does; SimpleShot ranks by Euclidean distance. With one shot the two agree.
+They differ in the transform of the features and in the meaning of "nearest". The paper's rows L2N + NN and CL2N + NN
+rank by cosine, as its own classifier does; SimpleShot ranks by Euclidean distance. With one shot the two agree.
 """
 
 import numpy as np
@@ -30,7 +30,7 @@ class NN(TaskMethod):
         return (class_means(support, labels),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take inner products with the means."""
+        """Compute inner products with the means."""
         return np.asarray(queries @ state[0].mT)
 
 
@@ -44,7 +44,7 @@ class L2N(TaskMethod):
         return (class_means(self._transform(support), labels),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take cosines to the means."""
+        """Compute cosines to the means."""
         return np.asarray(self._transform(queries) @ l2_normalize(state[0]).mT)
 
     def _transform(self, features: Array) -> Array:
@@ -52,12 +52,12 @@ class L2N(TaskMethod):
 
 
 class CL2N(L2N):
-    """L2N after the mean of all base features is taken away.
+    """L2N after the mean of all base features is subtracted.
 
     Parameters
     ----------
     priors : Priors
-        Of which only the mean is used.
+        Only their mean is used.
     """
 
     differs = "nothing: the same after the mean of all base features is subtracted"

@@ -35,7 +35,7 @@ class MatchingNet(TaskMethod):
     differs = "its rule; no LSTMs read the support, and the features are not learned for it"
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
-        """Keep the normalised samples and who belongs to which class."""
+        """Keep the normalised samples and their classes."""
         own = members(labels).astype(support.dtype)
         return l2_normalize(support), np.broadcast_to(own, (len(support), *own.shape))
 

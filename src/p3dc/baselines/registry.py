@@ -32,7 +32,7 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class Sources:
-    """What methods are built from.
+    """The features, priors and folders that methods are built from.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Method:
                 raise InputError(f"{self.key} needs {remedy}.")
 
     def build(self, sources: Sources) -> TaskMethod:
-        """Make the method, with the parameters that it chooses."""
+        """Build the method with the parameters that it chooses."""
         self.check(sources)
         options = self.choose(sources) | ({"cache": sources.cache} if "torch" in self.needs else {})
         return self.kind(*(getattr(sources, need) for need in self.needs if need in ("priors", "base")), **options)

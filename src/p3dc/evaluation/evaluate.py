@@ -42,7 +42,7 @@ def evaluate(
     n_way, n_shot, n_query, n_tasks, seed : int
         As in :func:`sample_tasks`.
     n_unknown : int, default=0
-        Queries of classes outside each task, to measure how well they are told from known ones (open set).
+        Queries of classes outside each task, to measure how well they are detected (open set).
     device : str, optional
         Where a :class:`P3DCClassifier` runs: "cuda", "cuda:1" or "cpu" with torch, None with NumPy. The predictions
         are the same.

@@ -19,7 +19,7 @@ BATCH = 100
 
 
 class Batch(NamedTuple):
-    """Some tasks, and rows of classes outside each of them, (T, n_unknown), where open-set queries are asked for."""
+    """Some tasks and, for an open-set evaluation, rows of classes outside each of them, (T, n_unknown)."""
 
     tasks: Tasks
     unknown: Rows | None = None

@@ -98,8 +98,8 @@ def search_table(result: SearchResult, n_best: int = 10) -> Table:
 def outside_line(outside: Difference) -> str:
     """Write a line on whether the best point outside the triangle is better than the best inside."""
     gain = f"{points(outside.mean, outside.interval)} points"
-    verdict = "is better" if outside.mean > outside.interval else "is not surely better"
-    return f"outside the triangle {verdict}: best outside less best inside {gain} (95 % CI, paired, on fresh tasks)"
+    finding = "is better" if outside.mean > outside.interval else "is not surely better"
+    return f"outside the triangle {finding}: best outside less best inside {gain} (95 % CI, paired, on fresh tasks)"
 
 
 def search_json(result: SearchResult, outside: Difference | None = None) -> dict[str, Any]:

@@ -120,15 +120,15 @@ def study_blocks(study: Study, pictures: Sequence[Picture]) -> list[Block]:
         f"{name} {1000 * study.seconds[name]:.2f} ms (paper {1000 * TIMES[name]:.0f} ms)" for name in TIMES
     )
     together = f"{1000 * study.seconds['together']:.2f} ms a task for both when many tasks are scored together"
-    verdicts = claims(study)
-    failed = [str(claim) for claim in verdicts if claim.verdict != "holds"]
+    checked = claims(study)
+    failed = [str(claim) for claim in checked if claim.verdict != "holds"]
     borrowed = "" if data.paper_name else " on miniImageNet"
     return [
         Heading(data.name),
         Paragraph(f"Classes: {sizes}. {data.base.features.shape[1]} features. {paper} {chosen}"),
         Heading("What holds", 3),
         Paragraph(
-            f"Of {len(verdicts)} orderings that the paper's numbers have{borrowed}, {len(verdicts) - len(failed)} hold "
+            f"Of {len(checked)} orderings that the paper's numbers have{borrowed}, {len(checked) - len(failed)} hold "
             "on these features." + (" These do not, or are too close to decide:" if failed else "")
         ),
         *([Bullets(failed)] if failed else []),

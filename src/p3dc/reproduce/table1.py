@@ -12,7 +12,7 @@ P3DC_TITLES = {
     "p3dc-unit": "P3DC-Shot, unit query (selected α, β)",
 }
 TITLES = {key: method.title for key, method in METHODS.items()} | P3DC_TITLES
-"""What each row is called."""
+"""The names of the rows."""
 
 P3DC = "P3DC-Shot"
 MCL_KATZ = "MCL-Katz + PSM (2022)"
