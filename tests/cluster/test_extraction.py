@@ -64,7 +64,7 @@ def test_the_files_are_those_of_one_process(two_workers, photos, tmp_path, expec
     assert done.failures == here.failures
     assert [n_done for n_done, _ in calls] == sorted(n_done for n_done, _ in calls)
     assert len(calls) == 6
-    assert calls[-1] == (21, 3)
+    assert calls[-1] == (21, 21)
 
 
 @pytest.mark.ray

@@ -52,7 +52,7 @@ def extract(
     cpus : int, default=1
         Cores of each actor.
     progress : callable, optional
-        Called with the number of images done and the number of those that failed.
+        Called with the number of images done and of all images.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def extract(
             failures[number] = failed or []
             n_done += sizes[number]
             if progress is not None:
-                progress(n_done, len(_in_order(failures)))
+                progress(n_done, sum(sizes))
         summarise(folder, maker, n_done, _in_order(failures), complete=True)
     return Extraction(Path(out), n_done, n_kept, tuple(_in_order(failures)))
 
