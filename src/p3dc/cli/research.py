@@ -13,7 +13,7 @@ from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, c
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
 from p3dc.evaluation import report
-from p3dc.evaluation.executors import Executor, step_progress
+from p3dc.evaluation.executors import Drawing, Executor, step_progress
 from p3dc.evaluation.protocol import DEFAULT_METHODS, KEYS, EvaluationPlan, EvaluationResult, run_plan
 from p3dc.evaluation.search import SearchResult, gain_outside, search
 from p3dc.evaluation.splits import check_disjoint, hold_out
@@ -26,7 +26,6 @@ from p3dc.reproduce.claims import claims
 from p3dc.reproduce.experiments import Plan
 from p3dc.reproduce.run import reproduce
 from p3dc.scoring.device_memory import open_device
-from p3dc.tasks import TaskSampler
 
 Base = Annotated[Path, typer.Option(help="Features of the base classes, or their priors as .safetensors.")]
 Way = Annotated[int, typer.Option(help="Classes in a task.")]
@@ -134,10 +133,7 @@ def evaluate(
     shots = list(dict.fromkeys(shot))
     for features in (tested, *others.values()):
         for n_shot in shots:  # before any of the work is done
-            drawing = {"n_way": way, "n_shot": n_shot, "n_query": query, "seed": seed}
-            sampler = TaskSampler(features.labels, **drawing, class_names=features.class_names)
-            if unknown and features is tested:
-                sampler.strangers(sampler.draw(1), unknown)
+            Drawing(way, n_shot, query, seed, unknown if features is tested else 0).on(features)(range(1))
     priors = _priors_of(known)
     results = []
     with engine_of(engine, address) as on_ray:

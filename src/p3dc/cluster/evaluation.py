@@ -7,17 +7,14 @@ from typing import Any
 
 from p3dc._arrays import Progress
 from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
-from p3dc.evaluation.executors import BATCH, Batch, Draw, Result, batches_of
+from p3dc.evaluation.executors import BATCH, Batch, Draw, MakeRunner, Result, batches_of
 
 MOST = 20 * BATCH
 """Tasks that a process runs before it reports: a few seconds of work."""
 
 
 def run_on_ray(
-    draw: Draw,
-    make_runner: Callable[[], Callable[[Batch], Result]],
-    n_tasks: int,
-    progress: Progress | None = None,
+    draw: Draw, make_runner: MakeRunner[Result], n_tasks: int, progress: Progress | None = None
 ) -> Iterator[Result]:
     """Run tasks on the connected Ray cluster; an :class:`p3dc.evaluation.executors.Executor`.
 

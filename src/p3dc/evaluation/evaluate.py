@@ -7,12 +7,12 @@ from typing import Any, Protocol
 from p3dc._arrays import Progress
 from p3dc._validation import check_count
 from p3dc.errors import InputError
-from p3dc.evaluation.executors import BATCH, Batch, Draw, Executor, default_executor, draw_batch, run_serially
+from p3dc.evaluation.executors import BATCH, Batch, Draw, Drawing, Executor, default_executor
 from p3dc.evaluation.results import BatchResult, Comparison, TaskScores
 from p3dc.evaluation.runners import make_runner
 from p3dc.features import FeatureSet
 from p3dc.scoring.device_memory import Device, Memory, open_device
-from p3dc.tasks import Tasks, TaskSampler
+from p3dc.tasks import Tasks
 
 
 def evaluate(
@@ -68,21 +68,8 @@ def evaluate(
     >>> print(evaluate(P3DCClassifier(), features, n_tasks=100))
     86.04 ± 1.17 % (95 % CI, 100 tasks), calibration error 0.025
     """
-    comparison = compare(
-        {"": classifier},
-        features,
-        n_way=n_way,
-        n_shot=n_shot,
-        n_query=n_query,
-        n_tasks=n_tasks,
-        seed=seed,
-        n_unknown=n_unknown,
-        device=device,
-        memory=memory,
-        progress=progress,
-        executor=executor,
-    )
-    return comparison.scores[""]
+    draw = Drawing(n_way, n_shot, n_query, seed, n_unknown).on(features)
+    return _compare(draw, {"": classifier}, features, n_tasks, device, memory, progress, executor).scores[""]
 
 
 def compare(
@@ -130,13 +117,8 @@ def compare(
     named = classifiers if isinstance(classifiers, Mapping) else _by_class_name(classifiers)
     if not named:
         raise InputError("there are no classifiers to compare. Give at least one.")
-    check_count("n_tasks", n_tasks, 1)
-    place = open_device(device, memory)
-    sampler = TaskSampler(
-        features.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=features.class_names
-    )
-    draw = partial(draw_batch, sampler, n_unknown)
-    return _compare(draw, named, features, place, n_tasks, progress, executor or default_executor(place))
+    draw = Drawing(n_way, n_shot, n_query, seed, n_unknown).on(features)
+    return _compare(draw, named, features, n_tasks, device, memory, progress, executor)
 
 
 class Sampler(Protocol):
@@ -156,19 +138,23 @@ def compare_on(
 ) -> Comparison:
     """Evaluate several classifiers on the first tasks of a sampler."""
     batches = sampler.batches(n_tasks, BATCH)
-    return _compare(lambda _: Batch(next(batches)), classifiers, features, None, n_tasks, progress, run_serially)
+    return _compare(lambda _: Batch(next(batches)), classifiers, features, n_tasks, progress=progress)
 
 
 def _compare(
     draw: Draw,
     classifiers: Mapping[str, Any],
     features: FeatureSet,
-    device: Device | None,
     n_tasks: int,
-    progress: Progress | None,
-    executor: Executor,
+    device: str | None = None,
+    memory: Memory | None = None,
+    progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Comparison:
-    results = list(executor(draw, partial(_make_runners, classifiers, features, device), n_tasks, progress))
+    check_count("n_tasks", n_tasks, 1)
+    place = open_device(device, memory)
+    run = executor or default_executor(place)
+    results = list(run(draw, partial(_make_runners, classifiers, features, place), n_tasks, progress))
     return Comparison({name: TaskScores.from_batches([batch[name] for batch in results]) for name in classifiers})
 
 

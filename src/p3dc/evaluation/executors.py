@@ -5,10 +5,13 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 from typing import NamedTuple, Protocol, TypeVar
 
 from p3dc._arrays import Progress, Rows
+from p3dc.features import FeatureSet
 from p3dc.scoring.device_memory import Device
 from p3dc.tasks import BLOCK, Tasks, TaskSampler
 
@@ -28,25 +31,43 @@ class Batch(NamedTuple):
 Draw = Callable[[range], Batch]
 """From the numbers of some tasks to these tasks."""
 
+MakeRunner = Callable[[], Callable[[Batch], Result]]
+"""Makes what turns a batch into its result; called once in each process."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How tasks are drawn: the parameters of :func:`p3dc.sample_tasks`, and queries of classes outside each task."""
+
+    n_way: int
+    n_shot: int
+    n_query: int
+    seed: int
+    n_unknown: int = 0
+
+    def on(self, features: FeatureSet) -> Draw:
+        """Return the function that draws tasks of these classes by their numbers."""
+        options = {"n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query, "seed": self.seed}
+        sampler = TaskSampler(features.labels, **options, class_names=features.class_names)
+        return partial(_draw, sampler, self.n_unknown)
+
+
+def _draw(sampler: TaskSampler, n_unknown: int, numbers: range) -> Batch:
+    tasks = sampler.draw(len(numbers), numbers.start)
+    return Batch(tasks, sampler.strangers(tasks, n_unknown, numbers.start) if n_unknown else None)
+
 
 class Executor(Protocol):
     """A way to run tasks."""
 
     def __call__(
-        self,
-        draw: Draw,
-        make_runner: Callable[[], Callable[[Batch], Result]],
-        n_tasks: int,
-        progress: Progress | None = None,
+        self, draw: Draw, make_runner: MakeRunner[Result], n_tasks: int, progress: Progress | None = None
     ) -> Iterator[Result]:
         """Make one runner in each process, and yield its result for each batch of tasks, in order."""
 
 
 def run_serially(
-    draw: Draw,
-    make_runner: Callable[[], Callable[[Batch], Result]],
-    n_tasks: int,
-    progress: Progress | None = None,
+    draw: Draw, make_runner: MakeRunner[Result], n_tasks: int, progress: Progress | None = None
 ) -> Iterator[Result]:
     """Run tasks in this process, one batch after the other."""
     runner = make_runner()
@@ -57,10 +78,7 @@ def run_serially(
 
 
 def run_prefetching(
-    draw: Draw,
-    make_runner: Callable[[], Callable[[Batch], Result]],
-    n_tasks: int,
-    progress: Progress | None = None,
+    draw: Draw, make_runner: MakeRunner[Result], n_tasks: int, progress: Progress | None = None
 ) -> Iterator[Result]:
     """Draw the next tasks in a thread while a device runs the last, in batches that are large enough for it."""
     runner = make_runner()
@@ -84,12 +102,6 @@ def default_executor(device: Device | None) -> Executor:
 def batches_of(numbers: range, size: int = BATCH) -> Iterator[range]:
     """Split the numbers of tasks into batches."""
     return (numbers[start : start + size] for start in range(0, len(numbers), size))
-
-
-def draw_batch(sampler: TaskSampler, n_unknown: int, numbers: range) -> Batch:
-    """Draw tasks by their numbers, each with ``n_unknown`` rows of classes outside it."""
-    tasks = sampler.draw(len(numbers), numbers.start)
-    return Batch(tasks, sampler.strangers(tasks, n_unknown, numbers.start) if n_unknown else None)
 
 
 def step_progress(progress: Progress | None, step: int, n_steps: int) -> Progress | None:

@@ -14,7 +14,7 @@ from p3dc._validation import Weight, check_count, check_settings, is_auto
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
 from p3dc.evaluation.evaluate import compare
-from p3dc.evaluation.executors import Batch, Executor, default_executor, draw_batch, step_progress
+from p3dc.evaluation.executors import Batch, Drawing, Executor, default_executor, step_progress
 from p3dc.evaluation.results import Difference, Values, mean_and_interval, percent
 from p3dc.evaluation.runners import placed
 from p3dc.features import FeatureSet
@@ -23,7 +23,6 @@ from p3dc.priors.prototypes import Priors, as_priors, without_geometry
 from p3dc.scoring.device_memory import Device, Memory, open_device
 from p3dc.scoring.numpy_scorer import TaskScorer
 from p3dc.scoring.whitened import PreparedScorer
-from p3dc.tasks import TaskSampler
 
 
 class GridPoint(NamedTuple):
@@ -209,10 +208,7 @@ def search(
     for one_scale, number in variants:
         check_settings(n_nearest=number, power=power, scale=one_scale, attention=attention)
     check_count("n_tasks", n_tasks, 1)
-    sampler = TaskSampler(
-        validation.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=validation.class_names
-    )
-    run, draw = executor or default_executor(place), partial(draw_batch, sampler, 0)
+    run, draw = executor or default_executor(place), Drawing(n_way, n_shot, n_query, seed).on(validation)
     columns = []
     for done, (one_scale, number) in enumerate(variants):
         scorer = partial(_grid_scorer, known, validation, points, one_scale, number, power, attention)

@@ -37,16 +37,12 @@ class Claim:
         return f"{self.text}: {self.verdict} ({points(self.gain, self.interval)} points)."
 
 
-RIVALS = ("p3dc-0-0", "nn", "l2n", "cl2n", "dc-nearest", "s2m2", "deepvoro", "deepvoro++", "dc", "tcpr")
-"""Rows that the paper evaluates on the same features as its own method."""
-
-
 def claims(study: Study) -> list[Claim]:
     """Check the orderings of the paper's numbers for the data set with these classes, or else for miniImageNet."""
     name = study.data.paper_name or "miniImageNet"
     found = []
     for n_shot in (1, 5):
-        for rival in RIVALS:
+        for rival in published.SAME_FEATURES:
             ours = published.table_1(name, "p3dc", n_shot)
             theirs = published.table_1(name, rival, n_shot) or (published.table_2(name, rival) if n_shot == 1 else None)
             scores = [study.table_1.get((key, n_shot)) for key in ("p3dc", rival)]
