@@ -1,4 +1,4 @@
-"""Tasks on a Ray: every score is that of one process."""
+"""Evaluation on a Ray cluster: every score is that of one process."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Extraction on a Ray: the files are those of one process, whoever dies on the way."""
+"""Extraction on a Ray cluster: the files are those of one process, even if a worker dies."""
 
 import os
 import signal

@@ -196,7 +196,7 @@ def test_the_auroc_of_a_baseline_is_that_of_its_decision_function(novel):
     assert scores.calibration_error is None
 
 
-def test_the_temperature_changes_the_calibration_error_alone(novel, priors):
+def test_the_temperature_changes_only_the_calibration_error(novel, priors):
     cold, warm = (
         evaluate(P3DCClassifier(priors, temperature=t), novel, n_query=5, n_tasks=60) for t in (0.001, "auto")
     )
@@ -232,7 +232,7 @@ def test_priors_without_geometry_are_left_out_with_a_warning(novel, priors):
     np.testing.assert_array_equal(scores.accuracy, evaluate(P3DCClassifier(**AUTO), novel, **drawing).accuracy)
 
 
-def test_scores_say_what_is_known_of_the_confidence():
+def test_scores_print_the_calibration_error_and_the_auroc():
     accuracy = np.array([0.6, 0.8])
     assert str(TaskScores(accuracy, 0.0456)).endswith("(95 % CI, 2 tasks), calibration error 0.046")
     both = TaskScores(accuracy, 0.0456, np.array([0.7, 0.9]))

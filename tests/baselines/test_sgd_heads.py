@@ -24,7 +24,7 @@ def draws(support, n_way, n_epochs, random_state=0):
 
 
 def plain_head(support, labels, first, orders, *, scale, weight_norm):
-    """Train all D weights of one head, one sample and one class at a time; give the factors of unit queries."""
+    """Train all D weights of one head, one sample and one class at a time; return the factors of unit queries."""
     weights = first.copy()
     gains = np.linalg.norm(first, axis=1) if weight_norm else np.ones(len(first))
     speed = gain_speed = None
