@@ -59,19 +59,7 @@ class ANIL(TaskTrainedMethod):
         self.inner_rate = inner_rate
 
     def train(self, progress: Progress | None = None, n_way: int = N_WAY) -> Self:
-        """Train the head for a number of ways now, or read the cache, instead of at the first task.
-
-        Parameters
-        ----------
-        progress : callable, optional
-            Called after each step with the number of steps done and of all steps.
-        n_way : int, default=5
-            Outputs of the head.
-
-        Returns
-        -------
-        self
-        """
+        """Train the head for a number of ways now, or read the cache, as :meth:`TrainedMethod.train` does."""
         self._module(n_way, progress)
         return self
 

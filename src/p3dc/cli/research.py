@@ -37,7 +37,7 @@ Power = Annotated[float, typer.Option(help="Exponent of Tukey's transform, the p
 DeviceName = Annotated[str | None, typer.Option("--device", help="cuda, cuda:1 or cpu with torch; NumPy by default.")]
 MemoryShare = Annotated[
     str | None,
-    typer.Option("--memory", help="How much of the device's memory may be used: 2GB, or 0.3 of what is free."),
+    typer.Option("--memory", help="How much of the device's memory to use: 2GB, or 0.3 of what is free."),
 ]
 Scale = Annotated[float, typer.Option(help="Multiplies the similarities to the priors; 1 is the paper.")]
 
@@ -96,7 +96,7 @@ def evaluate(
     ] = False,
     unknown: Annotated[
         int,
-        typer.Option(help="Queries of other classes for each task (open set), to measure how well they are detected."),
+        typer.Option(help="Queries of other classes for each task, to measure open-set detection."),
     ] = 0,
     engine: Engine = "local",
     address: Address = None,

@@ -3,6 +3,8 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,16 +129,12 @@ def run_study(data: DataSet, plan: Plan, folder: Path, start_step: StartStep = l
     cache = Cache(folder / "parts" / data.name, str(context))
     work = _Experiments(data, plan, cache, folder / "trained", start_step)
     with threadpool_limits(1, user_api="blas"):
-        choices: dict[tuple[int, Attention], SearchResult | None] = {}
-        weights: dict[tuple[int, Attention], tuple[float, float]] = {}
         attentions: tuple[Attention, ...] = ("raw", "unit")
-        for n_shot in SHOTS:
-            for attention in attentions:
-                found = work.choose(n_shot, attention)
-                choices[n_shot, attention] = found
-                weights[n_shot, attention] = (
-                    SELECTED[str(data.paper_name), n_shot] if found is None else (found.best.alpha, found.best.beta)
-                )
+        choices = {key: work.choose(*key) for key in product(SHOTS, attentions)}
+        weights = {
+            key: SELECTED[str(data.paper_name), key[0]] if found is None else (found.best.alpha, found.best.beta)
+            for key, found in choices.items()
+        }
         table_1 = {}
         for n_shot in SHOTS:
             for key, compared in METHODS.items():
@@ -186,17 +184,15 @@ class _Experiments:
         n_tasks = self.plan.n_tasks
 
         def compute() -> dict[str, Any]:
-            found = search(
-                priors,
-                features,
-                n_way=N_WAY,
-                n_shot=n_shot,
-                n_query=N_QUERY,
-                n_tasks=n_tasks,
-                seed=self.plan.seed,
-                attention=attention,
-                progress=self.start_step(f"α and β on {role} tasks, {n_shot}-shot, {attention}"),
-            )
+            progress = self.start_step(f"α and β on {role} tasks, {n_shot}-shot, {attention}")
+            drawing: dict[str, Any] = {
+                "n_way": N_WAY,
+                "n_shot": n_shot,
+                "n_query": N_QUERY,
+                "n_tasks": n_tasks,
+                "seed": self.plan.seed,
+            }
+            found = search(priors, features, attention=attention, progress=progress, **drawing)
             return {name: getattr(found, name).tolist() for name in ("alpha", "beta", "accuracy", "interval")}
 
         columns: dict[str, Any] = {
@@ -210,16 +206,9 @@ class _Experiments:
 
         def compute() -> dict[str, Any]:
             progress = self.start_step(f"{compared.title}, {n_way}-way {n_shot}-shot")
-            classifier = compared.build(
-                Sources(
-                    self.data.priors,
-                    self.data.base,
-                    self.data.selection_base,
-                    lambda one: self._validate(one, n_shot),
-                    self.trained,
-                    self.data.paper_name,
-                )
-            )
+            data, validate = self.data, partial(self._validate, n_shot=n_shot)
+            sources = Sources(data.priors, data.base, data.selection_base, validate, self.trained, data.paper_name)
+            classifier = compared.build(sources)
             scores = self._scores(classifier, n_way, n_shot, n_tasks, progress)
             return {"accuracy": scores.accuracy.tolist(), "parameters": _parameters(classifier)}
 
@@ -280,16 +269,8 @@ class _Experiments:
 
     def _validate(self, classifier: Any, n_shot: int) -> float:
         n_tasks = min(self.plan.select_tasks, self.plan.n_tasks)
-        scores = evaluate(
-            classifier,
-            self.data.validation,
-            n_way=N_WAY,
-            n_shot=n_shot,
-            n_query=N_QUERY,
-            n_tasks=n_tasks,
-            seed=self.plan.seed,
-        )
-        return scores.mean
+        drawing: dict[str, Any] = {"n_way": N_WAY, "n_shot": n_shot, "n_query": N_QUERY, "seed": self.plan.seed}
+        return evaluate(classifier, self.data.validation, n_tasks=n_tasks, **drawing).mean
 
 
 def _as_result(value: dict[str, Any]) -> MethodResult:
