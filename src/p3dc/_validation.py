@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +12,8 @@ from array_api_compat import array_namespace
 
 from p3dc._arrays import Floats, Mask, row_blocks
 from p3dc.errors import InputError
-from p3dc.method import ATTENTIONS
 
 KEPT_TYPES = (np.float16, np.float32, np.float64)
-AUTO = "auto"
-Weight = float | Literal["auto"]
-"""A number, or "auto" where it is to be chosen from the base classes and the support."""
 
 
 def as_rows(rows: npt.ArrayLike, what: str) -> Floats:
@@ -165,30 +161,6 @@ def is_number(value: Any) -> bool:
         return False
 
 
-def is_auto(value: Any) -> bool:
-    """Tell whether a parameter is to be chosen by the classifier."""
-    return isinstance(value, str) and value == AUTO
-
-
-def check_point(alpha: Weight, beta: Weight, *, extrapolate: bool, scale: Weight = 1.0) -> None:
-    """Refuse weights outside the triangle, unless they were asked for, and those that are only in part "auto"."""
-    if is_auto(alpha) or is_auto(beta):
-        if not (is_auto(alpha) and is_auto(beta) and is_auto(scale)):
-            raise InputError(
-                f"alpha is {alpha!r}, beta is {beta!r} and scale is {scale!r}. Where a weight is 'auto', all three are."
-            )
-        return
-    for name, weight in (("alpha", alpha), ("beta", beta)):
-        if not is_number(weight):
-            raise InputError(f"{name} is {weight!r}. It must be a finite number or 'auto'.")
-    alpha, beta = float(alpha), float(beta)
-    if not extrapolate and (min(alpha, beta) < 0 or alpha + beta > 1 + 1e-9):
-        raise InputError(
-            f"alpha={alpha:g} and beta={beta:g} lie outside the triangle alpha >= 0, beta >= 0, alpha + beta <= 1. "
-            "Choose them inside, or ask for extrapolation with extrapolate=True."
-        )
-
-
 def check_share(name: str, share: Any) -> float | None:
     """Return a share between 0 and 1 as a float, or None if there is none; refuse anything else."""
     if share is None:
@@ -204,14 +176,3 @@ def check_count(name: str, number: Any, least: int) -> None:
         raise InputError(f"{name} is {number!r}. It must be a whole number, {least} or more.")
     if number < least:
         raise InputError(f"{name} is {number}. It must be at least {least}.")
-
-
-def check_settings(*, n_nearest: int, power: float, scale: Weight, attention: str) -> None:
-    """Refuse settings outside the range in which the method is defined."""
-    check_count("n_nearest", n_nearest, 1)
-    if not is_number(power) or power < 0:
-        raise InputError(f"power is {power!r}. It must be a finite number, 0 or more.")
-    if not is_auto(scale) and (not is_number(scale) or float(scale) < 0):
-        raise InputError(f"scale is {scale!r}. It must be a finite number, 0 or more, or 'auto'.")
-    if attention not in ATTENTIONS:
-        raise InputError(f"attention is {attention!r}. It must be one of {', '.join(map(repr, ATTENTIONS))}.")

@@ -4,9 +4,10 @@ from sklearn.base import clone
 from sklearn.neighbors import NearestCentroid
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from p3dc import P3DCClassifier, compare
+from p3dc import compare
 from p3dc.baselines import CL2N, L2N, NN, SimpleShot
 from p3dc.errors import InputError
+from tests.conftest import paper
 from tests.reference import normalize
 
 
@@ -38,7 +39,7 @@ def test_l2n_takes_the_largest_cosine_to_the_mean_of_normalised_samples(task):
 
 def test_l2n_is_p3dc_without_calibration_and_attention(novel):
     options = {"n_shot": 3, "n_query": 5, "n_tasks": 50}
-    comparison = compare([L2N(), P3DCClassifier(attention="mean")], novel, **options)
+    comparison = compare([L2N(), paper(attention="mean")], novel, **options)
     np.testing.assert_array_equal(comparison.scores["L2N"].accuracy, comparison.scores["P3DCClassifier"].accuracy)
 
 

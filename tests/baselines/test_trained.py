@@ -87,7 +87,7 @@ def test_training_lowers_the_loss(method, torch, base):
 
 @pytest.mark.torch
 @every_method
-def test_training_happens_once_and_tells_its_progress(method, torch, base):
+def test_training_happens_once_and_reports_its_progress(method, torch, base):
     calls = []
     trained = method(base, n_steps=3)
     assert trained.train(progress=lambda done, total: calls.append((done, total))) is trained
@@ -158,7 +158,7 @@ def test_a_cache_that_is_a_file_is_refused_before_training(torch, base, tmp_path
 
 @pytest.mark.torch
 @every_method
-def test_tasks_together_give_what_each_gives_alone(method, torch, base, support, queries, monkeypatch):
+def test_tasks_together_score_as_each_by_itself(method, torch, base, support, queries, monkeypatch):
     monkeypatch.setattr("p3dc.baselines.leo.MOST_PAIRS", 100)
     trained = method(base, n_steps=5)
     alone = [scores_of(trained, support[t : t + 1], queries[t : t + 1])[0] for t in range(len(support))]

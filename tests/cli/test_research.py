@@ -7,11 +7,13 @@ import pytest
 from matplotlib.image import imread
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
+from p3dc.baselines import TCPR
 from p3dc.cli import research  # noqa: F401
 from p3dc.evaluation import report
-from p3dc.evaluation.search import gain_outside, hold_out
+from p3dc.evaluation.search import gain_outside
+from p3dc.evaluation.splits import hold_out
 from p3dc.priors import prototypes as priors_module
-from tests.conftest import AUTO
+from tests.conftest import paper
 
 
 @pytest.fixture
@@ -57,12 +59,28 @@ def test_evaluate_measures_what_the_library_measures(p3dc, files, tmp_path, prio
     assert "4 ways, 5 queries a class, 30 tasks" in output
     for result, n_shot in zip(json.loads(figures.read_text())["results"], (1, 3), strict=True):
         for entry, attention in zip(result["methods"], ("unit", "mean"), strict=False):
-            classifier = P3DCClassifier(
-                priors, alpha=0.1, beta=0.3, n_nearest=3, power=1, scale=0.2, attention=attention
-            )
+            classifier = paper(priors, alpha=0.1, beta=0.3, n_nearest=3, power=1, scale=0.2, attention=attention)
             expected = evaluate(classifier, novel, n_way=4, n_shot=n_shot, n_query=5, n_tasks=30, seed=2)
             assert entry["mean"] == expected.mean
         assert [entry["name"] for entry in result["methods"]] == ["P3DC (unit)", "P3DC (mean)", "L2N"]
+
+
+def test_evaluate_takes_every_registered_method_that_its_sets_allow(p3dc, files, tmp_path, base, novel, priors):
+    sets = [argument for name, path in files.items() for argument in (f"--{name}", path)]
+    options = ["--query", 5, "--tasks", 10, "--json", tmp_path / "figures.json"]
+    methods = ["matchingnet", "baseline++", "dc-nearest", "tcpr", "deepvoro", "gda", "l2n"]
+    named = [argument for method in methods for argument in ("--method", method)]
+    status, _, errors = p3dc("evaluate", *sets, *options, *named)
+    assert (status, errors) == (0, "")
+    entries = json.loads((tmp_path / "figures.json").read_text())["results"][0]["methods"]
+    names = ["MatchingNet", "Baseline++", "DC + L2N + NN", "TCPR", "DeepVoro", "GDA", "L2N"]
+    assert [entry["name"] for entry in entries] == names
+    assert entries[3]["mean"] == evaluate(TCPR(base), novel, n_query=5, n_tasks=10).mean
+    priors.save(tmp_path / "priors.safetensors")
+    sets = ["--base", tmp_path / "priors.safetensors", "--novel", files["novel"]]
+    status, _, errors = p3dc("evaluate", *sets, *options, "--method", "p3dc", "--method", "tcpr")
+    sentence = "tcpr needs features of single base samples. Give base features instead of priors."
+    assert (status, errors) == (2, f"p3dc: {sentence}\n")
 
 
 def test_evaluate_chooses_on_validation(p3dc, files, priors, validation):
@@ -88,7 +106,7 @@ def test_an_interrupted_command_ends_with_130(p3dc, files, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("p3dc.cli.research.run", interrupt)
+    monkeypatch.setattr("p3dc.cli.research.run_plan", interrupt)
     assert p3dc("evaluate", "--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5)[0] == 130
 
 
@@ -221,7 +239,7 @@ def test_the_installed_command_runs():
         assert command in help_text.stdout
 
 
-def test_evaluate_with_auto_and_strangers_tells_of_the_confidence(p3dc, files, tmp_path, priors, novel):
+def test_evaluate_with_auto_and_unknown_queries_shows_the_confidence(p3dc, files, tmp_path, priors, novel):
     figures = tmp_path / "figures.json"
     status, output, errors = p3dc(
         "evaluate", "--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 30,
@@ -232,7 +250,7 @@ def test_evaluate_with_auto_and_strangers_tells_of_the_confidence(p3dc, files, t
     assert heading.split() == ["method", "1", "shot", "gain", "over", "L2N", "ECE", "AUROC"]
     assert [row.split("  ")[0] for row in rows] == ["NN", "L2N", "CL2N", "P3DC", "P3DC (auto)"]
     assert "P3DC (auto), 1 shot: α, β and scale (chosen for each task)" in output
-    expected = evaluate(P3DCClassifier(priors, **AUTO, n_nearest=3), novel, n_query=5, n_tasks=30, n_unknown=6)
+    expected = evaluate(P3DCClassifier(priors, n_nearest=3), novel, n_query=5, n_tasks=30, n_unknown=6)
     assert f"{expected.calibration_error:.3f}" in rows[-1]
     assert f"{expected.auroc.mean():.3f}" in rows[-1]
     content = json.loads(figures.read_text())
@@ -243,7 +261,7 @@ def test_evaluate_with_auto_and_strangers_tells_of_the_confidence(p3dc, files, t
     assert entry["auroc"]["mean"] == pytest.approx(expected.auroc.mean())
 
 
-def test_without_strangers_there_is_no_column_for_them(p3dc, files):
+def test_without_unknown_queries_there_is_no_column_for_them(p3dc, files):
     options = ["--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 5]
     _, output, _ = p3dc("evaluate", *options)
     assert "ECE" in output
@@ -276,7 +294,7 @@ def test_search_outside_the_triangle_says_whether_it_pays(p3dc, files, tmp_path,
     options = ["--query", 5, "--tasks", 30, "--step", 0.5, "--margin", 0.5, "--seed", 2]
     sets = ["--base", files["base"], "--validation", files["validation"]]
     drawing = {"n_query": 5, "n_tasks": 30, "seed": 2}
-    for extra, settings in (([], {}), (["--auto"], {"scale": "auto"})):
+    for extra, settings in (([], {}), (["--auto"], {"space": "whitened"})):
         _, output, _ = p3dc("search", *sets, *options, *extra, "--json", tmp_path / "grid.json")
         result = search(priors, validation, step=0.5, margin=0.5, **drawing, **settings)
         expected = gain_outside(result, priors, validation, **drawing)
@@ -298,7 +316,7 @@ def test_no_classes_can_be_held_out_of_priors(p3dc, tmp_path, priors):
     priors.save(path)
     status, _, errors = p3dc("search", "--base", path)
     assert status == 2
-    assert errors == f"p3dc: {path} holds priors, of which no classes can be held out. Give --validation.\n"
+    assert errors == f"p3dc: {path} holds priors, and classes cannot be held out of priors. Give --validation.\n"
 
 
 def test_too_few_base_classes_cannot_be_held_out(p3dc, tmp_path):

@@ -1,4 +1,4 @@
-"""A Ray of two workers on this machine, and work that waits for a signal in whatever process it is done."""
+"""A Ray cluster of two workers on this machine, and work that waits for a signal in its process."""
 
 import os
 import time
@@ -12,7 +12,7 @@ PATIENCE = 90  # seconds, after which a test has failed
 SOON_MISSED = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
 
 RAYS_OWN = [r"ignore::DeprecationWarning:ray\..*"]
-"""What Ray warns of in its own code."""
+"""Warnings of Ray about its own code."""
 
 
 def pytest_collection_modifyitems(items):
@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def cluster():
-    """Join a new Ray, one node of two workers, to which others can be added."""
+    """Connect to a new cluster of one node with two workers, to which nodes can be added."""
     from ray.cluster_utils import Cluster
 
     from p3dc.cluster.connection import connected
@@ -37,13 +37,13 @@ def cluster():
 
 @pytest.fixture
 def two_workers(cluster):
-    """Use a Ray of two workers; its address."""
+    """The address of a cluster of two workers."""
     return cluster.address
 
 
 @pytest.fixture
 def leaving(cluster):
-    """Add a node with a third worker; its name, and a function that takes it away."""
+    """Add a node with a third worker; its name, and a function that removes it."""
     import ray
 
     node = cluster.add_node(num_cpus=1)

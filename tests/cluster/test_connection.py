@@ -1,4 +1,4 @@
-"""Joining a Ray, and what is said where there is none."""
+"""Connecting to a Ray cluster, and the errors where there is none."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Tasks on a Ray: every score is that of one process."""
+"""Evaluation on a Ray cluster: every score is that of one process."""
 
 import os
 import signal
@@ -10,8 +10,8 @@ from p3dc import P3DCClassifier, Priors, compare, search
 from p3dc.baselines import L2N, NN
 from p3dc.cluster.evaluation import run_on_ray
 from p3dc.errors import InputError
-from p3dc.evaluation.evaluate import run_serially
-from tests.conftest import AUTO
+from p3dc.evaluation.executors import run_serially
+from tests.conftest import paper
 
 DRAWING = {"n_shot": 2, "n_query": 5, "n_tasks": 950, "seed": 3}
 
@@ -38,7 +38,7 @@ def assert_equal(here, there):
 
 @pytest.mark.ray
 def test_scores_are_those_of_one_process(two_workers, novel, priors):
-    classifiers = {"a": P3DCClassifier(priors, **AUTO), "b": P3DCClassifier(priors, beta=0.4), "c": NN()}
+    classifiers = {"a": P3DCClassifier(priors), "b": paper(priors, beta=0.4), "c": NN()}
     calls = []
     here = compare(classifiers, novel, **DRAWING, n_unknown=7)
     there = compare(
@@ -61,10 +61,10 @@ def test_a_grid_is_that_of_one_process(two_workers, validation, priors):
 @pytest.mark.ray
 def test_mistakes_and_warnings_come_back(two_workers, novel, priors):
     with pytest.raises(InputError, match=r"^the features have 24 features but the priors have 3"):
-        compare([P3DCClassifier(np.ones((4, 3)))], novel, **DRAWING, executor=run_on_ray)
+        compare([paper(np.ones((4, 3)))], novel, **DRAWING, executor=run_on_ray)
     bare = Priors(priors.prototypes)
     with pytest.warns(UserWarning, match="the priors have no geometry") as told:
-        compare([P3DCClassifier(bare, **AUTO)], novel, **DRAWING, executor=run_on_ray)
+        compare([P3DCClassifier(bare)], novel, **DRAWING, executor=run_on_ray)
     assert len(told) == 1
 
 

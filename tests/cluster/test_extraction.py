@@ -1,4 +1,4 @@
-"""Extraction on a Ray: the files are those of one process, whoever dies on the way."""
+"""Extraction on a Ray cluster: the files are those of one process, even if a worker dies."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from p3dc.cluster.extraction import _Maker, extract
+from p3dc.cluster.extraction import _PartWriter, extract
 from p3dc.errors import InputError
 from p3dc.images.extraction import LOCK
 from p3dc.images.extraction import extract as extract_here
@@ -134,7 +134,7 @@ def test_a_killed_driver_leaves_what_another_run_finishes(photos, tmp_path, expe
 
 
 def test_a_machine_that_does_not_see_the_files_says_so(tmp_path):
-    worker = _Maker(tmp_path, maker_of(Colours(), 4), load, batch=2, cpus=1)
+    worker = _PartWriter(tmp_path, maker_of(Colours(), 4), load, batch=2, cpus=1)
     part, files = tmp_path / "part-000000.parquet", [ImageFile(tmp_path / "a.jpg", "a.jpg", None)]
     with pytest.raises(InputError, match=f"does not see {tmp_path}. Share images and features"):
         worker.work(part, files, seen=True)
@@ -148,6 +148,6 @@ def test_a_machine_that_does_not_see_the_files_says_so(tmp_path):
 def test_a_machine_with_another_network_says_so(tmp_path):
     (tmp_path / "a.jpg").touch()
     (tmp_path / LOCK).touch()
-    worker = _Maker(tmp_path, maker_of(Colours(digest="c1"), 4), load, batch=2, cpus=1)
+    worker = _PartWriter(tmp_path, maker_of(Colours(digest="c1"), 4), load, batch=2, cpus=1)
     with pytest.raises(InputError, match="has another colours. Install the same on every machine"):
         worker.work(tmp_path / "part-000000.parquet", [ImageFile(tmp_path / "a.jpg", "a.jpg", None)], seen=True)

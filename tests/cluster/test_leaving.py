@@ -21,7 +21,7 @@ pytestmark = pytest.mark.ray
 
 
 def leave(gate, leaving):
-    """Take the node away when all three workers are at work, and let the others go on."""
+    """Remove the node when all three workers are at work, and let the others continue."""
     node, remove = leaving
     assert node in dict(gate.waiting(3))
     remove()

@@ -1,4 +1,4 @@
-"""Priors on a Ray: those of one process but for rounding."""
+"""Priors on a Ray cluster: those of one process, up to rounding."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ def test_mistakes_come_back(two_workers, parts):
 
 @pytest.mark.ray
 def test_a_killed_worker_loses_no_part(two_workers, parts):
-    """One that sums, or has summed, or joins: whatever it was doing is done again."""
+    """Its work is done again, whether it was summing, had summed or was joining."""
     import ray
 
     killed = []

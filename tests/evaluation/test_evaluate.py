@@ -8,9 +8,9 @@ from p3dc import FeatureSet, P3DCClassifier, compare, evaluate, sample_tasks
 from p3dc.baselines import L2N, NN
 from p3dc.confidence.metrics import Reliability
 from p3dc.errors import InputError
-from p3dc.evaluation.evaluate import TaskScores
+from p3dc.evaluation.results import TaskScores
 from p3dc.tasks import TaskSampler
-from tests.conftest import AUTO
+from tests.conftest import PAPER, paper
 
 
 class Subclassed(P3DCClassifier):
@@ -106,7 +106,7 @@ def test_any_classifier_is_given_float32_for_float16(novel):
 def test_float16_features_are_evaluated_like_float32(novel, priors):
     half = FeatureSet(novel.features.astype(np.float16), novel.labels)
     single = FeatureSet(half.features.astype(np.float32), novel.labels)
-    for classifier in (P3DCClassifier(priors), L2N()):
+    for classifier in (paper(priors), L2N()):
         one, two = (evaluate(classifier, f, n_query=5, n_tasks=20).accuracy for f in (half, single))
         np.testing.assert_array_equal(one, two)
 
@@ -122,20 +122,20 @@ def test_differences_are_paired(novel):
 
 
 def test_classifiers_of_one_class_get_different_names(novel, priors):
-    comparison = compare([P3DCClassifier(), P3DCClassifier(priors), NN()], novel, n_query=5, n_tasks=3)
+    comparison = compare([paper(), paper(priors), NN()], novel, n_query=5, n_tasks=3)
     assert list(comparison.scores) == ["P3DCClassifier", "P3DCClassifier (2)", "NN"]
 
 
-def test_scores_do_not_depend_on_the_company(novel, priors):
+def test_scores_do_not_depend_on_the_other_classifiers(novel, priors):
     options = {"n_query": 5, "n_tasks": 30, "seed": 2}
-    alone = evaluate(P3DCClassifier(priors), novel, **options)
-    together = compare([NN(), P3DCClassifier(priors)], novel, **options)
+    alone = evaluate(paper(priors), novel, **options)
+    together = compare([NN(), paper(priors)], novel, **options)
     np.testing.assert_array_equal(alone.accuracy, together.scores["P3DCClassifier"].accuracy)
 
 
-def test_progress_is_told_until_the_end(novel, priors):
+def test_progress_is_reported_until_the_end(novel, priors):
     told = []
-    evaluate(P3DCClassifier(priors), novel, n_query=5, n_tasks=1200, progress=lambda *step: told.append(step))
+    evaluate(paper(priors), novel, n_query=5, n_tasks=1200, progress=lambda *step: told.append(step))
     assert told == [(done, 1200) for done in range(100, 1201, 100)]
 
 
@@ -148,24 +148,24 @@ def test_bad_requests_are_refused_in_one_sentence(novel, priors):
     with pytest.raises(InputError, match="no classifiers to compare"):
         compare([], novel)
     with pytest.raises(InputError, match="outside the triangle"):
-        evaluate(P3DCClassifier(priors, alpha=0.9, beta=0.9), novel)
+        evaluate(paper(priors, alpha=0.9, beta=0.9), novel)
     with pytest.raises(InputError, match=r"novel-0 \(30\)"):
-        evaluate(P3DCClassifier(priors), novel, n_query=40)
+        evaluate(paper(priors), novel, n_query=40)
 
 
-CHOOSING = [{}, {"alpha": 0.2, "beta": 0.3, "attention": "unit"}, AUTO, {"beta": 0.5, "scale": "auto"}]
+CHOOSING = [PAPER, PAPER | {"alpha": 0.2, "beta": 0.3, "attention": "unit"}, {}, {"beta": 0.5}, {"scale": 3.0}]
 
 
 def one_by_one(classifier, features, n_unknown, **drawing):
-    """A fitted classifier for each task, with the rows of its queries and of its strangers."""
+    """A fitted classifier for each task, with the rows of its queries and of its unknown queries."""
     n_tasks = drawing.pop("n_tasks")
     sampler = TaskSampler(features.labels, **drawing)
     tasks = sampler.draw(n_tasks)
-    strangers = sampler.unknown_queries(tasks, n_unknown)
+    outside = sampler.unknown_queries(tasks, n_unknown)
     labels = np.repeat(range(drawing["n_way"]), drawing["n_shot"])
-    for support, queries, strange in zip(tasks.support, tasks.queries, strangers, strict=True):
+    for support, queries, unknown in zip(tasks.support, tasks.queries, outside, strict=True):
         model = clone(classifier).fit(features.features[support.ravel()].astype(float), labels)
-        yield model, features.features[queries.ravel()].astype(float), features.features[strange].astype(float)
+        yield model, features.features[queries.ravel()].astype(float), features.features[unknown].astype(float)
 
 
 DRAWING = {"n_way": 4, "n_shot": 2, "n_query": 5, "n_tasks": 130, "seed": 9}
@@ -175,10 +175,10 @@ DRAWING = {"n_way": 4, "n_shot": 2, "n_query": 5, "n_tasks": 130, "seed": 9}
 def test_calibration_error_and_auroc_are_those_of_each_fitted_classifier(novel, priors, parameters):
     classifier = P3DCClassifier(priors, **parameters)
     reliability, areas = Reliability(), []
-    for model, queries, strange in one_by_one(classifier, novel, 7, **DRAWING):
+    for model, queries, unknown in one_by_one(classifier, novel, 7, **DRAWING):
         probabilities = model.predict_proba(queries)
         reliability.add(probabilities.max(axis=1), probabilities.argmax(axis=1) == np.repeat(range(4), 5))
-        found = np.concatenate([model.score_samples(queries), model.score_samples(strange)])
+        found = np.concatenate([model.score_samples(queries), model.score_samples(unknown)])
         areas.append(roc_auc_score([1] * 20 + [0] * 7, found))
     scores = evaluate(classifier, novel, n_unknown=7, **DRAWING)
     assert scores.calibration_error == pytest.approx(reliability.error, abs=1e-4)
@@ -188,24 +188,22 @@ def test_calibration_error_and_auroc_are_those_of_each_fitted_classifier(novel, 
 
 def test_the_auroc_of_a_baseline_is_that_of_its_decision_function(novel):
     areas = []
-    for model, queries, strange in one_by_one(L2N(), novel, 7, **DRAWING):
-        found = np.concatenate([model.decision_function(rows).max(axis=1) for rows in (queries, strange)])
+    for model, queries, unknown in one_by_one(L2N(), novel, 7, **DRAWING):
+        found = np.concatenate([model.decision_function(rows).max(axis=1) for rows in (queries, unknown)])
         areas.append(roc_auc_score([1] * 20 + [0] * 7, found))
     scores = evaluate(L2N(), novel, n_unknown=7, **DRAWING)
     np.testing.assert_allclose(scores.auroc.mean(), np.mean(areas), atol=1e-4)
     assert scores.calibration_error is None
 
 
-def test_the_temperature_changes_the_calibration_error_alone(novel, priors):
-    cold, warm = (
-        evaluate(P3DCClassifier(priors, temperature=t), novel, n_query=5, n_tasks=60) for t in (0.001, "auto")
-    )
+def test_the_temperature_changes_only_the_calibration_error(novel, priors):
+    cold, warm = (evaluate(paper(priors, temperature=t), novel, n_query=5, n_tasks=60) for t in (0.001, None))
     np.testing.assert_array_equal(cold.accuracy, warm.accuracy)
     assert cold.calibration_error > warm.calibration_error
 
 
-def test_strangers_change_no_accuracy(novel, priors):
-    rivals = {"p3dc": P3DCClassifier(priors), "auto": P3DCClassifier(priors, **AUTO), "l2n": L2N(), "any": Constant()}
+def test_unknown_queries_change_no_accuracy(novel, priors):
+    rivals = {"p3dc": paper(priors), "auto": P3DCClassifier(priors), "l2n": L2N(), "any": Constant()}
     drawing = {"n_query": 5, "n_tasks": 110}
     alone, together = (compare(rivals, novel, n_unknown=n, **drawing).scores for n in (0, 6))
     for name in rivals:
@@ -218,31 +216,31 @@ def test_strangers_change_no_accuracy(novel, priors):
 
 @pytest.mark.parametrize("n_shot", [1, 4])
 @pytest.mark.parametrize("attention", ["raw", "unit", "mean"])
-@pytest.mark.parametrize("parameters", [AUTO, {"alpha": 0.3, "beta": 0.5, "scale": "auto"}])
-def test_prepared_features_take_a_fast_path_too(novel, priors, n_shot, attention, parameters):
+@pytest.mark.parametrize("parameters", [{}, {"alpha": 0.3, "beta": 0.5}, {"scale": 3.0}])
+def test_the_whitened_space_takes_a_fast_path_too(novel, priors, n_shot, attention, parameters):
     rivals = [kind(priors, **parameters, attention=attention) for kind in (P3DCClassifier, Subclassed)]
     comparison = compare(rivals, novel, n_shot=n_shot, n_query=4, n_tasks=20, seed=4)
     np.testing.assert_array_equal(*(scores.accuracy for scores in comparison.scores.values()))
 
 
-def test_priors_without_geometry_are_left_alone_with_a_warning(novel, priors):
+def test_priors_without_geometry_are_left_out_with_a_warning(novel, priors):
     drawing = {"n_query": 5, "n_tasks": 20}
     with pytest.warns(UserWarning, match="the priors have no geometry, because they were given as means"):
-        scores = evaluate(P3DCClassifier(priors.prototypes, **AUTO), novel, **drawing)
-    np.testing.assert_array_equal(scores.accuracy, evaluate(P3DCClassifier(**AUTO), novel, **drawing).accuracy)
+        scores = evaluate(P3DCClassifier(priors.prototypes), novel, **drawing)
+    np.testing.assert_array_equal(scores.accuracy, evaluate(P3DCClassifier(), novel, **drawing).accuracy)
 
 
-def test_scores_say_what_is_known_of_the_confidence():
+def test_scores_print_the_calibration_error_and_the_auroc():
     accuracy = np.array([0.6, 0.8])
     assert str(TaskScores(accuracy, 0.0456)).endswith("(95 % CI, 2 tasks), calibration error 0.046")
     both = TaskScores(accuracy, 0.0456, np.array([0.7, 0.9]))
     assert str(both).endswith(", calibration error 0.046, AUROC of unknowns 0.800")
 
 
-def test_strangers_that_cannot_be_drawn_are_refused(novel, priors):
+def test_unknown_queries_that_cannot_be_drawn_are_refused(novel, priors):
     with pytest.raises(InputError, match="all 8 classes are in each task"):
-        evaluate(P3DCClassifier(priors), novel, n_way=8, n_query=5, n_unknown=3)
+        evaluate(paper(priors), novel, n_way=8, n_query=5, n_unknown=3)
     with pytest.raises(InputError, match="n_unknown is -1"):
-        evaluate(P3DCClassifier(priors), novel, n_query=5, n_unknown=-1)
-    with pytest.raises(InputError, match="Where a weight is 'auto', all three are"):
-        evaluate(P3DCClassifier(priors, beta="auto"), novel, n_query=5)
+        evaluate(paper(priors), novel, n_query=5, n_unknown=-1)
+    with pytest.raises(InputError, match="only the whitened space can choose them"):
+        evaluate(P3DCClassifier(priors, space="plain"), novel, n_query=5)

@@ -8,75 +8,81 @@ from rich.console import Console
 from p3dc import P3DCClassifier, evaluate, search
 from p3dc.errors import InputError
 from p3dc.evaluation import report
-from p3dc.evaluation.evaluate import Difference
-from p3dc.evaluation.protocol import Protocol, run
-from tests.conftest import AUTO
+from p3dc.evaluation.protocol import EvaluationPlan, run_plan
+from p3dc.evaluation.results import Difference
+from tests.conftest import paper
 
 SMALL = {"n_query": 5, "n_tasks": 40, "seed": 1}
 
 
 @pytest.fixture
-def experiment(priors, validation, novel):
-    protocol = Protocol(**SMALL, attentions=("raw", "unit"))
-    return protocol, run(protocol, 3, priors=priors, validation=validation, novel=novel)
+def result(priors, validation, novel):
+    plan = EvaluationPlan(**SMALL, attentions=("raw", "unit"))
+    return plan, run_plan(plan, 3, priors=priors, validation=validation, novel=novel)
 
 
-def test_weights_are_chosen_on_validation_and_measured_on_novel(experiment, priors, validation, novel):
-    _, found = experiment
+def test_weights_are_chosen_on_validation_and_measured_on_novel(result, priors, validation, novel):
+    _, found = result
     for name, attention in (("P3DC", "raw"), ("P3DC (unit)", "unit")):
         best = search(priors, validation, n_shot=3, attention=attention, **SMALL).best
         assert (found.choices[name].alpha, found.choices[name].beta) == (best.alpha, best.beta)
-        classifier = P3DCClassifier(priors, alpha=best.alpha, beta=best.beta, attention=attention)
+        classifier = paper(priors, alpha=best.alpha, beta=best.beta, attention=attention)
         expected = evaluate(classifier, novel, n_shot=3, **SMALL).accuracy
         np.testing.assert_array_equal(found.comparison.scores[name].accuracy, expected)
 
 
 def test_given_weights_are_not_searched(priors, validation, novel):
-    protocol = Protocol(**SMALL, methods=["p3dc"], point=(0.1, 0.2), settings={"scale": 0.1})
-    found = run(protocol, 1, priors=priors, validation=validation, novel=novel)
+    plan = EvaluationPlan(**SMALL, methods=["p3dc"], point=(0.1, 0.2), settings={"scale": 0.1})
+    found = run_plan(plan, 1, priors=priors, validation=validation, novel=novel)
     assert found.choices["P3DC"].search is None
-    expected = evaluate(P3DCClassifier(priors, alpha=0.1, beta=0.2, scale=0.1), novel, **SMALL)
+    expected = evaluate(paper(priors, alpha=0.1, beta=0.2, scale=0.1), novel, **SMALL)
     assert found.comparison.scores["P3DC"].mean == expected.mean
 
 
 def test_without_validation_the_weights_are_the_defaults(priors, novel):
-    found = run(Protocol(**SMALL, methods=["p3dc"]), 1, priors=priors, novel=novel)
+    found = run_plan(EvaluationPlan(**SMALL, methods=["p3dc"]), 1, priors=priors, novel=novel)
     assert (found.choices["P3DC"].alpha, found.choices["P3DC"].beta) == (0.0, 0.9)
     assert report.choice_lines([found]) == ["P3DC, 1 shot: α = 0, β = 0.9 (default)"]
 
 
 def test_progress_runs_once_from_start_to_end(priors, validation, novel):
     told = []
-    protocol = Protocol(**SMALL, methods=["p3dc"], attentions=["raw", "mean"])
+    plan = EvaluationPlan(**SMALL, methods=["p3dc"], attentions=["raw", "mean"])
     options = {"priors": priors, "validation": validation, "novel": novel}
-    run(protocol, 1, **options, progress=lambda *step: told.append(step))
+    run_plan(plan, 1, **options, progress=lambda *step: told.append(step))
     assert told == [(40, 120), (80, 120), (120, 120)]
 
 
 def test_the_search_has_the_settings_of_the_classifier(priors, validation, novel):
     settings = {"n_nearest": 2, "power": 1.0, "scale": 0.3}
-    found = run(
-        Protocol(**SMALL, methods=["p3dc"], settings=settings), 1, priors=priors, validation=validation, novel=novel
+    found = run_plan(
+        EvaluationPlan(**SMALL, methods=["p3dc"], settings=settings),
+        1,
+        priors=priors,
+        validation=validation,
+        novel=novel,
     )
-    assert found.choices["P3DC"].search.settings == settings | {"attention": "raw"}
+    assert found.choices["P3DC"].search.settings == settings | {"attention": "raw", "space": "plain"}
     expected = search(priors, validation, **settings, **SMALL)
     np.testing.assert_array_equal(found.choices["P3DC"].search.accuracy, expected.accuracy)
 
 
 def test_unknown_attentions_are_refused():
     with pytest.raises(InputError, match="attention is 'loud'"):
-        Protocol(methods=["nn"], attentions=["loud"])
+        EvaluationPlan(methods=["nn"], attentions=["loud"])
 
 
 def test_unknown_methods_are_refused():
-    with pytest.raises(InputError, match="there is no method 'svm'. Choose from nn, l2n, cl2n, simpleshot, p3dc"):
-        Protocol(methods=["svm"])
+    with pytest.raises(
+        InputError, match="there is no method 'svm'. Choose from matchingnet, protonet, .*, gda, p3dc, auto"
+    ):
+        EvaluationPlan(methods=["svm"])
 
 
-def test_the_table_shows_accuracies_and_paired_gains(experiment):
-    _, found = experiment
+def test_the_table_shows_accuracies_and_paired_gains(result):
+    _, found = result
     console = Console(width=120, file=io.StringIO())
-    console.print(report.experiment_table([found]))
+    console.print(report.results_table([found]))
     text = console.file.getvalue()
     scores, gain = found.comparison.scores["P3DC"], found.comparison.difference("P3DC", "L2N")
     assert f"{100 * scores.mean:.2f} ± {100 * scores.interval:.2f}" in text
@@ -84,9 +90,9 @@ def test_the_table_shows_accuracies_and_paired_gains(experiment):
     assert [line.split()[0] for line in text.splitlines()] == ["method", "NN", "L2N", "CL2N", "P3DC", "P3DC"]
 
 
-def test_json_holds_all_that_was_measured(experiment):
-    protocol, found = experiment
-    content = json.loads(json.dumps(report.experiments_json(protocol, [found])))
+def test_json_holds_all_that_was_measured(result):
+    plan, found = result
+    content = json.loads(json.dumps(report.results_json(plan, [found])))
     methods = {entry["name"]: entry for entry in content["results"][0]["methods"]}
     assert content["protocol"]["n_tasks"] == 40
     assert methods["NN"]["mean"] == found.comparison.scores["NN"].mean
@@ -96,12 +102,12 @@ def test_json_holds_all_that_was_measured(experiment):
 
 
 def test_the_auto_row_chooses_for_each_task(priors, validation, novel):
-    protocol = Protocol(
+    plan = EvaluationPlan(
         **SMALL, n_unknown=6, methods=["l2n", "auto"], settings={"n_nearest": 3, "power": 1, "scale": 0.2}
     )
-    found = run(protocol, 2, priors=priors, validation=validation, novel=novel)
+    found = run_plan(plan, 2, priors=priors, validation=validation, novel=novel)
     assert list(found.comparison.scores) == ["L2N", "P3DC (auto)"]
-    expected = evaluate(P3DCClassifier(priors, **AUTO, n_nearest=3), novel, n_shot=2, n_unknown=6, **SMALL)
+    expected = evaluate(P3DCClassifier(priors, n_nearest=3), novel, n_shot=2, n_unknown=6, **SMALL)
     scores = found.comparison.scores["P3DC (auto)"]
     np.testing.assert_array_equal(scores.accuracy, expected.accuracy)
     np.testing.assert_array_equal(scores.auroc, expected.auroc)
@@ -110,10 +116,10 @@ def test_the_auto_row_chooses_for_each_task(priors, validation, novel):
     assert report.choice_lines([found]) == ["P3DC (auto), 2 shots: α, β and scale (chosen for each task)"]
 
 
-def test_table_and_json_tell_of_the_confidence(priors, novel):
-    protocol = Protocol(**SMALL, n_unknown=6, methods=["nn", "l2n", "p3dc", "auto"])
-    found = run(protocol, 1, priors=priors, novel=novel)
-    table = report.experiment_table([found])
+def test_table_and_json_show_the_confidence(priors, novel):
+    plan = EvaluationPlan(**SMALL, n_unknown=6, methods=["nn", "l2n", "p3dc", "auto"])
+    found = run_plan(plan, 1, priors=priors, novel=novel)
+    table = report.results_table([found])
     assert [column.header for column in table.columns] == ["method", "1 shot", "gain over L2N", "ECE", "AUROC"]
     cells = {name: cells for name, *cells in zip(*(column.cells for column in table.columns), strict=True)}
     assert cells["NN"][2] == ""
@@ -121,7 +127,7 @@ def test_table_and_json_tell_of_the_confidence(priors, novel):
         assert cells[name][3] == f"{scores.auroc.mean():.3f}"
     auto = found.comparison.scores["P3DC (auto)"]
     assert cells["P3DC (auto)"][2] == f"{auto.calibration_error:.3f}"
-    content = json.loads(json.dumps(report.experiments_json(protocol, [found])))
+    content = json.loads(json.dumps(report.results_json(plan, [found])))
     entry = {entry["name"]: entry for entry in content["results"][0]["methods"]}
     assert content["protocol"]["n_unknown"] == 6
     assert entry["P3DC (auto)"]["calibration_error"] == auto.calibration_error
@@ -133,9 +139,9 @@ def test_table_and_json_tell_of_the_confidence(priors, novel):
     assert "auroc" in entry["NN"]
 
 
-def test_without_strangers_or_probabilities_there_are_no_columns_for_them(priors, novel):
-    found = run(Protocol(**SMALL, methods=["nn", "l2n"]), 1, priors=priors, novel=novel)
-    columns = report.experiment_table([found]).columns
+def test_without_unknown_queries_or_probabilities_there_are_no_columns_for_them(priors, novel):
+    found = run_plan(EvaluationPlan(**SMALL, methods=["nn", "l2n"]), 1, priors=priors, novel=novel)
+    columns = report.results_table([found]).columns
     assert [column.header for column in columns] == ["method", "1 shot", "gain over L2N"]
 
 

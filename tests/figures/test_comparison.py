@@ -55,7 +55,7 @@ def test_each_panel_has_its_own_colour_scale(validation, novel):
     assert {ax.collections[0].get_cmap().name for ax in axes} == {"viridis"}
 
 
-def test_the_sentence_tells_how_far_the_choice_is_from_the_best_on_novel(validation, novel):
+def test_the_sentence_states_how_far_the_choice_is_from_the_best_on_novel(validation, novel):
     assert str(GridComparisonDisplay.from_searches(validation, novel)) == (
         "Chosen on validation, α = 0, β = 1: 60.00 ± 1.00 %; "
         "on novel 74.00 ± 1.00 %, 16.00 points below its best point."
@@ -72,7 +72,7 @@ def test_points_are_matched_by_value_and_not_by_position(validation, novel):
 
 def test_a_grid_without_the_chosen_point_is_refused(novel):
     validation = made_search(lambda alpha, beta: 0.5 - (beta - 0.1) ** 2 - alpha, step=0.1)
-    with pytest.raises(InputError, match="α = 0, β = 0.1 was chosen on validation, but the grid on novel lacks it"):
+    with pytest.raises(InputError, match="α = 0, β = 0.1 was chosen on validation, but is not in the grid on novel"):
         GridComparisonDisplay.from_searches(validation, novel)
 
 

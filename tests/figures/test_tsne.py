@@ -70,7 +70,7 @@ def test_the_chosen_samples_are_calibrated_as_one_task(priors, restated, display
     assert np.abs(display.calibrated_cosines - alone @ centres.T).max() > 1e-6
 
 
-def test_the_task_level_alone_equals_a_plain_loop(novel, priors, restated):
+def test_the_task_level_by_itself_equals_a_plain_loop(novel, priors, restated):
     support, centres = restated
     display = made_display(novel, priors, alpha=0, beta=0.8, power=0.5, scale=1.0)
     base = priors.prototypes
@@ -104,7 +104,7 @@ def test_no_weight_leaves_the_sample_where_it_was(novel, priors):
     assert "P3DC moves 0 nearer" in str(still)
 
 
-def test_moved_samples_are_neighbours_of_rows_and_centres_alone(novel, priors, monkeypatch):
+def test_moved_samples_are_neighbours_of_rows_and_centres_only(novel, priors, monkeypatch):
     seen = []
     monkeypatch.setattr(TSNE, "fit_transform", lambda self, distances: seen.append(distances) or distances[:, :2])
     made_display(novel, priors, n_way=2, n_rows=3)

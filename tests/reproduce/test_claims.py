@@ -1,11 +1,11 @@
 import pytest
 
 from p3dc.reproduce.claims import Claim, claims
-from p3dc.reproduce.make import reproduce
-from p3dc.reproduce.study import Plan
+from p3dc.reproduce.experiments import Plan
+from p3dc.reproduce.run import reproduce
 
 
-def test_a_claim_is_judged_by_its_interval():
+def test_a_claim_is_decided_by_its_interval():
     assert str(Claim("A beats B", 0.02, 0.01)) == "A beats B: holds (+2.00 ± 1.00 points)."
     assert Claim("A beats B", -0.02, 0.01).verdict == "does not hold"
     assert Claim("A beats B", 0.005, 0.01).verdict == "not decided"

@@ -3,11 +3,12 @@ import pickle
 import numpy as np
 import pytest
 
-from p3dc import FeatureSet, P3DCClassifier, Priors
+from p3dc import FeatureSet, Priors
 from p3dc.errors import InputError
 from p3dc.evaluation.evaluate import compare_on
 from p3dc.reproduce.release import ReleaseP3DC, ReleaseSampler
 from tests import reference
+from tests.conftest import paper
 
 
 def released_tasks(by_class, n_tasks, n_way, n_shot, n_query):
@@ -80,7 +81,7 @@ def test_batches_are_one_stream(novel):
 
 def test_with_one_shot_the_release_is_the_paper(novel, priors):
     sampler = ReleaseSampler(novel, n_way=5, n_shot=1, n_query=5)
-    pair = {"a": ReleaseP3DC(priors, alpha=0.0, beta=0.9), "b": P3DCClassifier(priors, alpha=0.0, beta=0.9)}
+    pair = {"a": ReleaseP3DC(priors, alpha=0.0, beta=0.9), "b": paper(priors, alpha=0.0, beta=0.9)}
     found = compare_on(sampler, pair, novel, n_tasks=50)
     np.testing.assert_array_equal(*(scores.accuracy for scores in found.scores.values()))
 

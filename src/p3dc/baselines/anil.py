@@ -1,14 +1,13 @@
-"""ANIL: MAML that adapts the last layer alone."""
+"""ANIL: MAML that adapts only the last layer."""
 
 import os
 from typing import Any, Self
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels
+from p3dc._arrays import Array, Labels, Progress
 from p3dc.baselines.trained import (
     N_WAY,
-    Progress,
     TaskTrainedMethod,
     Tensor,
     Weights,
@@ -22,19 +21,15 @@ from p3dc.features import FeatureSet
 class ANIL(TaskTrainedMethod):
     """Largest output of a linear head after a few gradient steps on the support.
 
-    The head that the steps start from is trained through them on tasks of base classes, from zeros on, by the
+    The head that the steps start from is trained through them on tasks of base classes, starting at zero, by the
     cross-entropy of the queries. It has as many outputs as the task has classes, so one head is trained for each number
     of ways when that is first met. As features are fixed, only this start is trained; the published method trains the
     network under it as well.
 
     Parameters
     ----------
-    base : FeatureSet
-        What the head is trained on. Tasks should have none of these classes.
-    cache : path, optional
-        Folder that keeps the weights. Without it they last as long as this object.
-    random_state : int, default=0
-        The same number trains the same weights.
+    base, cache, random_state
+        As in :class:`TrainedMethod`.
     n_steps : int, default=200
         Steps of the training, 16 tasks each.
     n_shot : int, optional
@@ -42,8 +37,10 @@ class ANIL(TaskTrainedMethod):
     n_inner_steps : int, default=5
         Gradient steps of a task.
     inner_rate : float, default=0.01
-        Their rate.
+        Learning rate of these steps.
     """
+
+    differs = "only the last layer adapts (ANIL), from a start that is meta-trained on base features"
 
     _learning_rate = 1e-4
 
@@ -62,19 +59,7 @@ class ANIL(TaskTrainedMethod):
         self.inner_rate = inner_rate
 
     def train(self, progress: Progress | None = None, n_way: int = N_WAY) -> Self:
-        """Train the head for a number of ways now, or read the cache, instead of at the first task.
-
-        Parameters
-        ----------
-        progress : callable, optional
-            Called after each step with the number of steps done and of all steps.
-        n_way : int, default=5
-            Outputs of the head.
-
-        Returns
-        -------
-        self
-        """
+        """Train the head for a number of ways now, or read the cache, as :meth:`TrainedMethod.train` does."""
         self._module(n_way, progress)
         return self
 
@@ -84,13 +69,13 @@ class ANIL(TaskTrainedMethod):
         return weight.numpy(), bias.numpy()
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Give the outputs of the head."""
+        """Return the outputs of the head."""
         weight, bias = state
         logits = self._tensor(queries) @ self._tensor(weight).mT
         return np.asarray(logits.numpy() + bias, dtype=queries.dtype)
 
     def _adapt(self, weights: Weights, samples: Tensor, labels: Labels) -> tuple[Tensor, Tensor]:
-        """Give weight (T, N, D) and bias (T, 1, N) after the steps."""
+        """Return weight (T, N, D) and bias (T, 1, N) after the steps."""
         weight, bias = (weights[name].expand(len(samples), -1, -1) for name in ("weight", "bias"))
         for _ in range(self.n_inner_steps):
             slopes = logit_slopes(samples @ weight.mT + bias, labels)

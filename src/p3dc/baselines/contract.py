@@ -1,6 +1,6 @@
-"""What every compared method is: an estimator that learns and scores many tasks at once."""
+"""The contract of every baseline: an estimator that learns and scores many tasks at once."""
 
-from typing import Any, Self
+from typing import ClassVar, Self
 from zlib import crc32
 
 import numpy as np
@@ -9,22 +9,27 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from p3dc._arrays import Array, Labels
 from p3dc.adaptive.space import members
-
-Array = npt.NDArray[Any]
-Labels = npt.NDArray[np.int64]
 
 FLOATS = [np.float64, np.float32]
 
 
 class TaskMethod(ClassifierMixin, BaseEstimator):
-    """Few-shot classifier that is written for many tasks and serves for one.
+    """Few-shot classifier that learns many tasks together, or one like any estimator.
 
     A method defines :meth:`learn_tasks` and :meth:`score_tasks`. All tasks of one call have the same labels in the
     same order, so that classes may differ in their number of samples but tasks may not.
 
+    Attributes
+    ----------
+    differs : str
+        What differs from the publication because features are fixed.
+
     Shape letters: T tasks, S support, Q queries, N ways, D features.
     """
+
+    differs: ClassVar[str] = "nothing"
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Learn each task from its support.
@@ -76,12 +81,12 @@ class TaskMethod(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: npt.ArrayLike) -> Array:
-        """Score every class, (n_queries, n_classes), or the second less the first where there are two."""
+        """Score every class, (n_queries, n_classes), or the second minus the first for two classes."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: npt.ArrayLike) -> Array:
-        """Give each query the class of the largest score."""
+        """Return the class of the largest score for each query."""
         best = self._scores(X).argmax(axis=1)
         labels: Array = self.classes_[best]
         return labels
@@ -100,11 +105,11 @@ def class_means(samples: Array, labels: Labels) -> Array:
     return means
 
 
-def nearness(queries: Array, means: Array) -> Array:
-    """Take negative squared distances, less what all means share, (T, Q, D), (T, N, D) -> (T, Q, N)."""
+def negative_distances(queries: Array, means: Array) -> Array:
+    """Compute negative squared distances, up to a constant of each query, (T, Q, D), (T, N, D) -> (T, Q, N)."""
     return np.asarray(2 * queries @ means.mT - np.vecdot(means, means)[:, None])
 
 
 def task_generators(support: Array, random_state: int) -> list[np.random.Generator]:
-    """Make one generator for each task, seeded by what is in it, so that its result depends on no other task."""
+    """Make one generator for each task, seeded by its samples, so that its result depends on no other task."""
     return [np.random.default_rng([random_state, crc32(task.tobytes())]) for task in support]

@@ -6,14 +6,15 @@ from itertools import repeat
 
 import numpy as np
 
+from p3dc._arrays import Array, Labels
 from p3dc._validation import check_power
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, task_generators
+from p3dc.baselines.contract import TaskMethod, class_means, task_generators
 from p3dc.baselines.logistic import logits, solve_logistic
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize, tukey
 from p3dc.priors.prototypes import Priors
 
-BANK = 1024  # draws kept of each base class
+BANK = 1024  # draws that are kept for each base class
 
 
 def calibrated_means(transformed: Array, prototypes: Array, n_nearest: int) -> tuple[Array, Array]:
@@ -41,6 +42,8 @@ class DCNearest(TaskMethod):
         Exponent of Tukey's transform.
     """
 
+    differs = "nothing: the paper's variant of DC"
+
     def __init__(self, priors: Priors, *, n_nearest: int = 2, power: float = 0.5) -> None:
         self.priors = priors
         self.n_nearest = n_nearest
@@ -53,7 +56,7 @@ class DCNearest(TaskMethod):
         return (class_means(l2_normalize(means), labels),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take cosines to the means."""
+        """Compute cosines to the means."""
         return np.asarray(l2_normalize(_transform(queries, self.power)) @ l2_normalize(state[0]).mT)
 
 
@@ -77,6 +80,8 @@ class DC(TaskMethod):
         Exponent of Tukey's transform.
     random_state : int, default=0
     """
+
+    differs = "nothing; draws of base classes are made once and recombined, which changes no distribution"
 
     def __init__(
         self,
@@ -131,7 +136,7 @@ class DC(TaskMethod):
         return total
 
     def _statistics(self) -> tuple[Array, Array]:
-        """Means of the base classes, (B, D), and draws from their covariances around zero, (B, BANK, D)."""
+        """Compute the means of the base classes, (B, D), and draws from their covariances around zero, (B, BANK, D)."""
         if not hasattr(self, "_kept"):
             rng = np.random.default_rng(self.random_state)
             means, bank = [], []

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from p3dc._arrays import Array, Labels
 from p3dc._validation import check_power
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means
+from p3dc.baselines.contract import TaskMethod, class_means
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize
 
@@ -24,7 +25,7 @@ def view(features: Array, number: int) -> Array:
 
 
 def distances(queries: Array, points: Array) -> Array:
-    """Euclidean distances, (..., Q, D), (..., P, D) -> (..., Q, P)."""
+    """Compute Euclidean distances, (..., Q, D), (..., P, D) -> (..., Q, P)."""
     squared = np.vecdot(queries, queries)[..., None] + np.vecdot(points, points)[..., None, :] - 2 * queries @ points.mT
     return np.asarray(np.sqrt(np.maximum(squared, 0)))
 
@@ -33,13 +34,15 @@ class DeepVoro(TaskMethod):
     """Smallest mean distance to the class means over several views.
 
     The published method also makes views from augmented images; here features are fixed, so that 8 of its 512 views
-    are left.
+    remain.
 
     Parameters
     ----------
     views : sequence of int, default=(0, …, 7)
         Which views to use: those that are best on validation tasks.
     """
+
+    differs = "8 of its 512 views; the others need new images"
 
     def __init__(self, views: Sequence[int] = tuple(range(N_VIEWS))) -> None:
         self.views = views
@@ -55,7 +58,7 @@ class DeepVoro(TaskMethod):
 
 
 class DeepVoroPP(TaskMethod):
-    """DeepVoro++: one view, and how alike query and class see the base classes near the task.
+    """DeepVoro++: one view, and the similarity of query and class in their distances to nearby base classes.
 
     The surrogate of a point is its distances to the base prototypes that are among the nearest of any class of the
     task, normalised. The published method averages over many views; this is one of them.
@@ -68,8 +71,10 @@ class DeepVoroPP(TaskMethod):
     n_nearest : int, default=5
         Base prototypes near each class.
     weight : float, default=1.0
-        Of the surrogate against the distance.
+        Weight of the surrogate against the distance.
     """
+
+    differs = "one view"
 
     def __init__(self, base: FeatureSet, *, number: int = 0, n_nearest: int = 5, weight: float = 1.0) -> None:
         self.base = base

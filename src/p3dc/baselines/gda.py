@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means
+from p3dc._arrays import Array, Labels
+from p3dc.baselines.contract import TaskMethod, class_means
 from p3dc.baselines.logistic import logits
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize
@@ -20,6 +21,8 @@ class GDA(TaskMethod):
         From 0, the covariance as it is, to 1, a sphere of the same trace.
     """
 
+    differs = "not in the paper; the covariance of the base classes, shrunk, on normalised features"
+
     def __init__(self, base: FeatureSet, *, shrinkage: float = 0.9) -> None:
         self.base = base
         self.shrinkage = shrinkage
@@ -31,7 +34,7 @@ class GDA(TaskMethod):
         return weights.astype(support.dtype), (-0.5 * np.vecdot(means, weights)).astype(support.dtype)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Return log-likelihoods, less what all classes share."""
+        """Return log-likelihoods, up to a constant of each query."""
         return logits(state, l2_normalize(queries))
 
     def _covariance(self) -> Array:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels
+from p3dc._arrays import Array, Labels
 from p3dc.baselines.trained import (
     TaskTrainedMethod,
     Tensor,
@@ -21,7 +21,7 @@ from p3dc.features import FeatureSet
 
 CODE, WIDTH = 64, 128
 LATENT_RATE, WEIGHT_RATE = 1.0, 1e-3  # at the start of the training, which learns both
-MOST_PAIRS = 2**17  # that are encoded together
+MOST_PAIRS = 2**17  # pairs that are encoded together
 
 
 class LEO(TaskTrainedMethod):
@@ -36,12 +36,8 @@ class LEO(TaskTrainedMethod):
 
     Parameters
     ----------
-    base : FeatureSet
-        What the networks are trained on. Tasks should have none of these classes.
-    cache : path, optional
-        Folder that keeps the weights. Without it they last as long as this object.
-    random_state : int, default=0
-        The same number trains the same weights.
+    base, cache, random_state
+        As in :class:`TrainedMethod`.
     n_steps : int, default=600
         Steps of the training, 16 tasks of 5 ways each.
     n_shot : int, optional
@@ -49,6 +45,8 @@ class LEO(TaskTrainedMethod):
     n_latent_steps, n_weight_steps : int, default=5
         Gradient steps on the code and on the weights of a task.
     """
+
+    differs = "as published on fixed features, without noise in the latent code"
 
     _learning_rate = 2e-2
     _weight_decay = 1.0
@@ -74,12 +72,12 @@ class LEO(TaskTrainedMethod):
         return (np.concatenate([self._adapt(weights, part, labels).numpy() for part in parts]),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take inner products with the weights."""
+        """Compute inner products with the weights."""
         logits = unit(self._tensor(queries)) @ self._tensor(state[0]).mT
         return np.asarray(logits, dtype=queries.dtype)
 
     def _encode(self, weights: Weights, samples: Tensor, labels: Labels) -> Tensor:
-        """Give the code of each class, (T, S, D) -> (T, N, 64); the first layer meets each half of a pair only once."""
+        """Encode each class, (T, S, D) -> (T, N, 64); the first layer is applied to each half of a pair once."""
         codes = samples @ weights["encoder"].T
         of_one, of_other = weights["first"].chunk(2, dim=1)
         hidden = ((codes @ of_one.T)[:, :, None] + (codes @ of_other.T)[:, None]).relu()
@@ -87,7 +85,7 @@ class LEO(TaskTrainedMethod):
         return averages(hidden @ weights["third"].T, labels)
 
     def _adapt(self, weights: Weights, samples: Tensor, labels: Labels) -> Tensor:
-        """Give the weights of each class, (T, S, D) -> (T, N, D)."""
+        """Decode the weights of each class and adapt them, (T, S, D) -> (T, N, D)."""
         code, decoder = self._encode(weights, samples, labels), weights["decoder"]
         for _ in range(self.n_latent_steps):
             slopes = logit_slopes(samples @ decoder @ code.mT, labels).mT @ (samples @ decoder)

@@ -3,7 +3,8 @@
 import numpy as np
 from sklearn.linear_model import LogisticRegression as Solver
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod
+from p3dc._arrays import Array, Labels
+from p3dc.baselines.contract import TaskMethod
 from p3dc.method import l2_normalize
 
 
@@ -17,6 +18,8 @@ class LogisticRegression(TaskMethod):
     C : float, default=1.0
         Weight of the losses against the length of the weights.
     """
+
+    differs = "not in the paper; on normalised features"
 
     def __init__(self, C: float = 1.0) -> None:
         self.C = C
@@ -47,5 +50,5 @@ def logits(state: tuple[Array, ...], queries: Array) -> Array:
 
 
 def _both(rows: Array) -> Array:
-    """Give two classes a row each; the solver keeps only that of the second."""
+    """Expand the single row of two classes, which is that of the second, to one row each."""
     return np.concatenate([-rows, rows]) / 2 if len(rows) == 1 else rows

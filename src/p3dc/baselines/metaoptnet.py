@@ -3,8 +3,9 @@
 import numpy as np
 from sklearn.svm import LinearSVC
 
+from p3dc._arrays import Array, Labels
 from p3dc.adaptive.space import members
-from p3dc.baselines.contract import Array, Labels, TaskMethod
+from p3dc.baselines.contract import TaskMethod
 
 
 class MetaOptNetSVM(TaskMethod):
@@ -18,6 +19,8 @@ class MetaOptNetSVM(TaskMethod):
         Weight of the losses against the length of the weights.
     """
 
+    differs = "the convex head; the features are not trained through it"
+
     def __init__(self, C: float = 0.1) -> None:
         self.C = C
 
@@ -27,7 +30,7 @@ class MetaOptNetSVM(TaskMethod):
         return (np.stack(weights).astype(support.dtype),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take inner products with the weights."""
+        """Compute inner products with the weights."""
         return np.asarray(queries @ state[0].mT)
 
     def _solve(self, samples: Array, labels: Labels) -> Array:
@@ -49,6 +52,8 @@ class MetaOptNetRidge(TaskMethod):
         Weight of the length of the weights.
     """
 
+    differs = "the convex head; the features are not trained through it"
+
     def __init__(self, ridge: float = 50.0) -> None:
         self.ridge = ridge
 
@@ -59,5 +64,5 @@ class MetaOptNetRidge(TaskMethod):
         return (np.linalg.solve(gram, targets).mT @ support,)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take inner products with the weights."""
+        """Compute inner products with the weights."""
         return np.asarray(queries @ state[0].mT)

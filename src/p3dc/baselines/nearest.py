@@ -1,13 +1,14 @@
 """Nearest class mean on plain, normalised and centred features.
 
-They differ in the transform of the features and in what "nearest" is. The paper's rows L2N + NN and CL2N + NN rank by
-cosine, as its own classifier does; SimpleShot ranks by Euclidean distance. With one shot the two agree.
+They differ in the transform of the features and in the meaning of "nearest". The paper's rows L2N + NN and CL2N + NN
+rank by cosine, as its own classifier does; SimpleShot ranks by Euclidean distance. With one shot the two agree.
 """
 
 import numpy as np
 
+from p3dc._arrays import Array, Labels
 from p3dc._validation import check_same_width
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, nearness
+from p3dc.baselines.contract import TaskMethod, class_means, negative_distances
 from p3dc.method import l2_normalize
 from p3dc.priors.prototypes import Priors
 
@@ -22,24 +23,28 @@ class NN(TaskMethod):
     array(['robin'], dtype='<U5')
     """
 
+    differs = "nothing: inner product with the class mean"
+
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Average each class."""
         return (class_means(support, labels),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take inner products with the means."""
+        """Compute inner products with the means."""
         return np.asarray(queries @ state[0].mT)
 
 
 class L2N(TaskMethod):
     """Largest cosine to the class mean of normalised features."""
 
+    differs = "nothing: cosine to the mean of normalised features"
+
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Average each class of transformed samples."""
         return (class_means(self._transform(support), labels),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take cosines to the means."""
+        """Compute cosines to the means."""
         return np.asarray(self._transform(queries) @ l2_normalize(state[0]).mT)
 
     def _transform(self, features: Array) -> Array:
@@ -47,13 +52,15 @@ class L2N(TaskMethod):
 
 
 class CL2N(L2N):
-    """L2N after the mean of all base features is taken away.
+    """L2N after the mean of all base features is subtracted.
 
     Parameters
     ----------
     priors : Priors
-        Of which only the mean is used.
+        Only their mean is used.
     """
+
+    differs = "nothing: the same after the mean of all base features is subtracted"
 
     def __init__(self, priors: Priors) -> None:
         self.priors = priors
@@ -66,6 +73,8 @@ class CL2N(L2N):
 class SimpleShot(CL2N):
     """CL2N by Euclidean distance to the class mean, as published."""
 
+    differs = "CL2N by Euclidean distance; the network is not trained for it"
+
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Rank by nearness to the means."""
-        return nearness(self._transform(queries), state[0])
+        """Rank by distance to the means."""
+        return negative_distances(self._transform(queries), state[0])

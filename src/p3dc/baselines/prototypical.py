@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from p3dc._arrays import Array, Labels
 from p3dc.adaptive.space import members
-from p3dc.baselines.contract import Array, Labels, TaskMethod, class_means, nearness
+from p3dc.baselines.contract import TaskMethod, class_means, negative_distances
 from p3dc.method import l2_normalize, masked_softmax
 
 
@@ -13,13 +14,15 @@ class ProtoNet(TaskMethod):
     The published network learns its features for this rule; here they are fixed.
     """
 
+    differs = "its rule; the features are not learned for it"
+
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Average each class."""
         return (class_means(support, labels),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Rank by nearness to the means."""
-        return nearness(queries, state[0])
+        """Rank by distance to the means."""
+        return negative_distances(queries, state[0])
 
 
 class MatchingNet(TaskMethod):
@@ -29,8 +32,10 @@ class MatchingNet(TaskMethod):
     is no LSTM.
     """
 
+    differs = "its rule; no LSTMs read the support, and the features are not learned for it"
+
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
-        """Keep the normalised samples and who belongs to which class."""
+        """Keep the normalised samples and their classes."""
         own = members(labels).astype(support.dtype)
         return l2_normalize(support), np.broadcast_to(own, (len(support), *own.shape))
 

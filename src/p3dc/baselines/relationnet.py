@@ -1,13 +1,11 @@
-"""RelationNet: a network that is shown a class mean and a query says whether they match."""
+"""RelationNet: a network decides whether a class mean and a query match."""
 
-import os
 from typing import Any
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels
+from p3dc._arrays import Array, Labels
 from p3dc.baselines.trained import TaskTrainedMethod, Tensor, Weights, averages, layer, load_torch, one_hot, unit
-from p3dc.features import FeatureSet
 
 WIDTH = 256
 
@@ -15,36 +13,24 @@ WIDTH = 256
 class RelationNet(TaskTrainedMethod):
     """Largest relation score of a network with two hidden layers on [class mean, query].
 
-    The score is a sigmoid, trained on tasks of base classes with a squared loss against 1 for the own class and 0 for
+    The score is a sigmoid, trained on tasks of base classes with a squared loss against 1 for the right class and 0 for
     every other. Rows are normalised and multiplied by √D, so that features are near 1 whatever the backbone. As
     features are fixed, the published convolutions over two feature maps become layers over two vectors, and the network
     under them does not learn.
 
     Parameters
     ----------
-    base : FeatureSet
-        What the network is trained on. Tasks should have none of these classes.
-    cache : path, optional
-        Folder that keeps the weights. Without it they last as long as this object.
-    random_state : int, default=0
-        The same number trains the same weights.
+    base, cache, random_state
+        As in :class:`TrainedMethod`.
     n_steps : int, default=1000
         Steps of the training, 16 tasks of 5 ways each.
     n_shot : int, optional
         Shots of the base tasks. By default each step draws a number from 1 to 5.
     """
 
-    _learning_rate = 3e-4
+    differs = "the relation module sees vectors, not feature maps, and only the module is trained"
 
-    def __init__(
-        self,
-        base: FeatureSet,
-        cache: str | os.PathLike[str] | None = None,
-        random_state: int = 0,
-        n_steps: int = 1000,
-        n_shot: int | None = None,
-    ) -> None:
-        super().__init__(base, cache, random_state, n_steps, n_shot)
+    _learning_rate = 3e-4
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Average each class of transformed samples."""
@@ -56,7 +42,7 @@ class RelationNet(TaskTrainedMethod):
         return np.asarray(scores, dtype=queries.dtype)
 
     def _relate(self, weights: Weights, means: Tensor, queries: Tensor) -> Tensor:
-        """Score pairs, (T, N, D) and (T, Q, D) -> (T, Q, N); the first layer meets each half of a pair only once."""
+        """Score pairs, (T, N, D) and (T, Q, D) -> (T, Q, N); the first layer is applied to each half of a pair once."""
         torch = load_torch()
         linear = torch.nn.functional.linear
         of_mean, of_query = weights["first.weight"].chunk(2, dim=1)

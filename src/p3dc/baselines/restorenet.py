@@ -1,16 +1,14 @@
 """RestoreNet: move each sample towards where the mean of its class is likely to be."""
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels
+from p3dc._arrays import Array, Labels
 from p3dc.baselines.trained import Tensor, TrainedMethod, Weights, averages, layer, load_torch, unit
-from p3dc.features import FeatureSet
 
-N_ROWS = 128  # of one step
+N_ROWS = 128  # base samples of one step
 WIDTH = 640
 
 
@@ -24,20 +22,13 @@ class RestoreNet(TrainedMethod):
 
     Parameters
     ----------
-    base : FeatureSet
-        What M is trained on. Tasks should have none of these classes.
-    cache : path, optional
-        Folder that keeps the weights. Without it they last as long as this object.
-    random_state : int, default=0
-        The same number trains the same weights.
+    base, cache, random_state
+        As in :class:`TrainedMethod`.
     n_steps : int, default=1000
         Steps of the training, 128 samples each.
     """
 
-    def __init__(
-        self, base: FeatureSet, cache: str | os.PathLike[str] | None = None, random_state: int = 0, n_steps: int = 1000
-    ) -> None:
-        super().__init__(base, cache, random_state, n_steps)
+    differs = "the module is trained on fixed features"
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Average each class of restored samples."""
@@ -46,9 +37,9 @@ class RestoreNet(TrainedMethod):
         return (averages(restored, labels).numpy(),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take cosines to the means."""
-        means, asked = (unit(self._tensor(rows)) for rows in (state[0], queries))
-        return np.asarray(asked @ means.mT, dtype=queries.dtype)
+        """Compute cosines to the means."""
+        means, normalised = (unit(self._tensor(rows)) for rows in (state[0], queries))
+        return np.asarray(normalised @ means.mT, dtype=queries.dtype)
 
     def _restore(self, weights: Weights, samples: Tensor) -> Tensor:
         linear = load_torch().nn.functional.linear

@@ -1,4 +1,4 @@
-"""TCPR: a cosine head after the centroid of the task is projected away."""
+"""TCPR: a cosine head after the direction of the task's centroid is removed."""
 
 from collections.abc import Iterator
 
@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import Tags
 
-from p3dc._arrays import row_blocks
-from p3dc._validation import check_power, check_same_width, check_settings
-from p3dc.baselines.contract import Array, Labels, TaskMethod, task_generators
-from p3dc.baselines.sgd import train_heads
+from p3dc._arrays import Array, Labels, row_blocks
+from p3dc._validation import check_power, check_same_width
+from p3dc.adaptive.settings import Settings
+from p3dc.baselines.contract import TaskMethod, task_generators
+from p3dc.baselines.sgd_heads import train_heads
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize, tukey
 
@@ -17,7 +18,7 @@ CHUNK_BYTES = 2**26  # the cosines of tasks that are compared with the base feat
 
 
 class TCPR(TaskMethod):
-    """Cosine head on features that lack the direction common to their task, which base features estimate.
+    """Cosine head on features without the direction that is common to their task, which base features estimate.
 
     The published method is this recipe on features that its own backbone extracts; here features are fixed.
 
@@ -68,8 +69,8 @@ class TCPR(TaskMethod):
         return tags
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
-        """Estimate the centroid of each task and train a head on what is left of its support."""
-        check_settings(n_nearest=self.n_nearest, power=self.power, scale=self.scale, attention="mean")
+        """Estimate the centroid of each task and train a head on its support without that direction."""
+        Settings(n_nearest=self.n_nearest, power=self.power, scale=self.scale)
         check_same_width(support, "the support", self.base.features, "the base features")
         transformed = self._transform(support, "the support")
         centroids = self._centroids(transformed.mean(axis=1))
@@ -84,7 +85,7 @@ class TCPR(TaskMethod):
         return heads, centroids
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take the logits of the head for what is left of the queries."""
+        """Compute the logits of the head for the queries without that direction."""
         heads, centroids = state
         left = remove(self._transform(queries, "the queries"), centroids)
         return np.asarray(l2_normalize(left) @ heads.mT)
@@ -101,10 +102,10 @@ class TCPR(TaskMethod):
         sums = np.zeros_like(means)
         for first in range(0, len(means), size):
             part = slice(first, first + size)
-            asking = l2_normalize(means[part])
-            cosines = np.empty((len(asking), n_base), dtype=means.dtype)
+            directions = l2_normalize(means[part])
+            cosines = np.empty((len(directions), n_base), dtype=means.dtype)
             for rows, unit in self._unit_base(means.dtype):
-                cosines[:, rows] = asking @ unit.T
+                cosines[:, rows] = directions @ unit.T
             if n_far:
                 for row in cosines:
                     row[np.argpartition(row, n_far)[:n_far]] = 0
@@ -120,6 +121,6 @@ class TCPR(TaskMethod):
 
 
 def remove(features: Array, centroids: Array) -> Array:
-    """Normalise features and take away their part along the centroid, (T, S, D), (T, D) -> (T, S, D)."""
+    """Normalise features and subtract their component along the centroid, (T, S, D), (T, D) -> (T, S, D)."""
     unit = l2_normalize(features)
     return np.asarray(unit - (unit @ centroids[..., None]) * centroids[:, None])

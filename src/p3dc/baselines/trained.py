@@ -1,4 +1,4 @@
-"""What the methods with a small trained module share: training on base features once, and keeping the weights.
+"""The base class of methods with a small module that is trained on base features once and cached.
 
 torch is imported where it is used, so that importing the package does not need it. Gradients inside a task are written
 out, so that learning a task needs no automatic differentiation.
@@ -9,30 +9,29 @@ Shape letters: T tasks, S support, Q queries, N ways, D features.
 import importlib
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from p3dc._arrays import Array, Labels, Progress
 from p3dc._validation import check_same_width
 from p3dc.adaptive.space import members
-from p3dc.baselines.contract import Array, Labels, TaskMethod
+from p3dc.baselines.contract import TaskMethod
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.io.safetensors import read_arrays, write_arrays
 from p3dc.tasks import TaskSampler
 
-Tensor = Any  # of torch, which a type checker need not find
+Tensor = Any  # torch.Tensor, which a type checker may not find
 Weights = dict[str, Tensor]
-Progress = Callable[[int, int], None]
-"""Called with the number of steps done and the number of all."""
 
-VERSION = 1  # of the cached weights; raise it where the same settings begin to train other weights
+VERSION = 1  # of the cached weights; raise it when the same settings train other weights
 N_WAY, N_QUERY, N_TASKS = 5, 15, 16  # of the base tasks of one step
 MOST_SHOTS = 5
-LARGEST_GRADIENT = 0.1  # its length; longer ones are cut
+LARGEST_GRADIENT = 0.1  # length to which gradients are clipped
 
 
 class TrainedMethod(TaskMethod):
@@ -83,15 +82,15 @@ class TrainedMethod(TaskMethod):
         raise NotImplementedError
 
     def _batches(self, rows: Tensor, n_way: int) -> Iterator[tuple[Any, ...]]:
-        """Draw from the base features what each step learns from."""
+        """Draw the batch of each step from the base features."""
         raise NotImplementedError
 
     def _loss(self, weights: Weights, *batch: Any) -> Tensor:
-        """Give what a step makes smaller."""
+        """Compute the loss of a batch."""
         raise NotImplementedError
 
     def _module(self, n_way: int = N_WAY, progress: Progress | None = None) -> Weights:
-        """Give the trained weights: those of this object, else of the cache, else new ones."""
+        """Return the trained weights: those of this object, else of the cache, else new ones."""
         load_torch()
         settings = {name: value for name, value in self.get_params(deep=False).items() if name not in ("base", "cache")}
         settings["n_way"] = n_way
@@ -100,8 +99,8 @@ class TrainedMethod(TaskMethod):
             self._trained: dict[Any, Weights] = {}
         key = (self.base, *settings.items())
         if key not in self._trained:
-            make = self._train if self.cache is None else self._read_or_train
-            self._trained[key] = make(settings, progress)
+            train = self._train if self.cache is None else self._read_or_train
+            self._trained[key] = train(settings, progress)
         return self._trained[key]
 
     def _check(self) -> None:
@@ -114,11 +113,11 @@ class TrainedMethod(TaskMethod):
     def _read_or_train(self, settings: dict[str, Any], progress: Progress | None) -> Weights:
         words = [type(self).__name__, *(f"{name}={value}" for name, value in sorted(settings.items()))]
         words.append(_digest(self.base.features, self.base.labels))
-        path = _made(Path(str(self.cache))) / f"{'-'.join(words)}.safetensors"
+        path = _make_folder(Path(str(self.cache))) / f"{'-'.join(words)}.safetensors"
         shapes = {name: tuple(weight.shape) for name, weight in self._start(settings).items()}
         try:
             arrays, facts = read_arrays(path, "weights", VERSION, required=shapes, facts=["digest"])
-        except InputError:  # not there, or damaged
+        except InputError:  # missing or damaged
             arrays, facts = {}, {}
         if {name: array.shape for name, array in arrays.items()} == shapes and facts["digest"] == _digest(
             *arrays.values()
@@ -204,7 +203,7 @@ class TaskTrainedMethod(TrainedMethod):
 
 
 def load_torch() -> Any:
-    """Import torch, or say how to install it."""
+    """Import torch, or raise an error that says how to install it."""
     try:
         return importlib.import_module("torch")
     except ImportError:
@@ -247,7 +246,7 @@ def logit_slopes(logits: Tensor, labels: Labels) -> Tensor:
     return (logits.softmax(dim=-1) - one_hot(labels)) / len(labels)
 
 
-def _made(folder: Path) -> Path:
+def _make_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -6,36 +6,38 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from p3dc._validation import check_point
+from p3dc._arrays import Progress
+from p3dc.adaptive.settings import check_weights
+from p3dc.baselines.registry import METHODS
 from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, check_outputs, engine_of, screen
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
 from p3dc.evaluation import report
-from p3dc.evaluation.evaluate import Executor, Progress, part_of
-from p3dc.evaluation.protocol import DEFAULT_METHODS, METHODS, Experiment, Protocol, run
-from p3dc.evaluation.search import SearchResult, check_disjoint, gain_outside, hold_out, search
+from p3dc.evaluation.executors import Drawing, Executor, step_progress
+from p3dc.evaluation.protocol import DEFAULT_METHODS, KEYS, EvaluationPlan, EvaluationResult, run_plan
+from p3dc.evaluation.search import SearchResult, gain_outside, search
+from p3dc.evaluation.splits import check_disjoint, hold_out
 from p3dc.features import FeatureSet, stream_features
 from p3dc.figures import GridDisplay, save_figure
 from p3dc.io.atomic import write_json
 from p3dc.method import ATTENTIONS
 from p3dc.priors.prototypes import Priors
 from p3dc.reproduce.claims import claims
-from p3dc.reproduce.make import reproduce
-from p3dc.reproduce.rows import KEYS
-from p3dc.reproduce.study import Plan
+from p3dc.reproduce.experiments import Plan
+from p3dc.reproduce.run import reproduce
 from p3dc.scoring.device_memory import open_device
-from p3dc.tasks import TaskSampler
 
 Base = Annotated[Path, typer.Option(help="Features of the base classes, or their priors as .safetensors.")]
 Way = Annotated[int, typer.Option(help="Classes in a task.")]
 Query = Annotated[int, typer.Option(help="Queries of each class.")]
 TaskCount = Annotated[int, typer.Option("--tasks", help="How many tasks to draw.")]
-Seed = Annotated[int, typer.Option(help="Begins the random sequence of tasks.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random sequence of tasks.")]
 Nearest = Annotated[int, typer.Option(help="Base classes that may pull each sample, the paper's M.")]
 Power = Annotated[float, typer.Option(help="Exponent of Tukey's transform, the paper's λ; 0 is the logarithm.")]
-DeviceName = Annotated[str | None, typer.Option("--device", help="cuda, cuda:1, or cpu by torch; else NumPy.")]
+DeviceName = Annotated[str | None, typer.Option("--device", help="cuda, cuda:1 or cpu with torch; NumPy by default.")]
 MemoryShare = Annotated[
-    str | None, typer.Option("--memory", help="What may be used of the device: 2GB, or 0.3 of what is free.")
+    str | None,
+    typer.Option("--memory", help="How much of the device's memory to use: 2GB, or 0.3 of what is free."),
 ]
 Scale = Annotated[float, typer.Option(help="Multiplies the similarities to the priors; 1 is the paper.")]
 
@@ -50,23 +52,23 @@ def demo(
     """Show the method on bird features that ship with the package."""
     check_outputs(json=json, figure=out)
     sample = load_sample()
-    protocol = Protocol(n_tasks=tasks, seed=seed, methods=(*DEFAULT_METHODS, "auto"), attentions=("raw", "unit"))
-    experiments = []
+    plan = EvaluationPlan(n_tasks=tasks, seed=seed, methods=(*DEFAULT_METHODS, "auto"), attentions=("raw", "unit"))
+    results = []
     for n_shot in (1, 5):
         with bar(report.shots(n_shot)) as progress:
-            experiments.append(run(protocol, n_shot, **sample._asdict(), progress=progress))
+            results.append(run_plan(plan, n_shot, **sample._asdict(), progress=progress))
     console = screen()
     console.print(
         f"Accuracy (%) on {len(sample.novel.class_names)} bird species never seen before, "
-        f"{protocol.n_way} at a time, {tasks:,} tasks, 95 % intervals:\n",
+        f"{plan.n_way} at a time, {tasks:,} tasks, 95 % intervals:\n",
         soft_wrap=True,
     )
-    _print_experiments(console, experiments)
-    searches = {report.shots(e.n_shot): e.choices["P3DC"].search for e in experiments}
+    _print_results(console, results)
+    searches = {report.shots(result.n_shot): result.choices["P3DC"].search for result in results}
     _save_heat_maps({title: found for title, found in searches.items() if found is not None}, out)
     console.print(f"Heat maps of α and β on the validation classes: {out}", soft_wrap=True)
     if json is not None:
-        write_json(json, report.experiments_json(protocol, experiments))
+        write_json(json, report.results_json(plan, results))
 
 
 @app.command()
@@ -88,12 +90,13 @@ def evaluate(
     attention: Annotated[
         list[str], typer.Option(help=f"{', '.join(ATTENTIONS)}; may be repeated, each gives a row.")
     ] = ["raw"],  # noqa: B006
-    method: Annotated[list[str], typer.Option(help=f"{', '.join(METHODS)}; may be repeated.")] = list(DEFAULT_METHODS),  # noqa: B006
+    method: Annotated[list[str], typer.Option(help=f"{', '.join(KEYS)}; may be repeated.")] = list(DEFAULT_METHODS),  # noqa: B006
     auto: Annotated[
         bool, typer.Option("--auto", help="Add a row whose α, β and scale are chosen for each task.")
     ] = False,
     unknown: Annotated[
-        int, typer.Option(help="Queries of other classes for each task, to be told from known ones.")
+        int,
+        typer.Option(help="Queries of other classes for each task, to measure open-set detection."),
     ] = 0,
     engine: Engine = "local",
     address: Address = None,
@@ -112,8 +115,8 @@ def evaluate(
         raise InputError("only one of --alpha and --beta is given. Give both, or neither.")
     point = None if alpha is None or beta is None else (alpha, beta)
     if point is not None:
-        check_point(*point, extrapolate=extrapolate)
-    protocol = Protocol(
+        check_weights(*point, extrapolate=extrapolate)
+    plan = EvaluationPlan(
         n_way=way,
         n_query=query,
         n_tasks=tasks,
@@ -130,24 +133,22 @@ def evaluate(
     shots = list(dict.fromkeys(shot))
     for features in (tested, *others.values()):
         for n_shot in shots:  # before any of the work is done
-            drawing = {"n_way": way, "n_shot": n_shot, "n_query": query, "seed": seed}
-            sampler = TaskSampler(features.labels, **drawing, class_names=features.class_names)
-            if unknown and features is tested:
-                sampler.unknown_queries(sampler.draw(1), unknown)
+            Drawing(way, n_shot, query, seed, unknown if features is tested else 0).on(features)(range(1))
     priors = _priors_of(known)
-    experiments = []
+    results = []
     with engine_of(engine, address) as on_ray:
         sets: dict[str, Any] = {"priors": priors, "novel": tested, **others}
+        sets |= {"base": known} if isinstance(known, FeatureSet) else {}
         where: dict[str, Any] = {"device": device, "memory": memory, "executor": _executor(on_ray)}
         for n_shot in shots:
             with bar(report.shots(n_shot)) as progress:
-                experiments.append(run(protocol, n_shot, **sets, **where, progress=progress))
+                results.append(run_plan(plan, n_shot, **sets, **where, progress=progress))
     console = screen()
     setting = f"{way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n", soft_wrap=True)
-    _print_experiments(console, experiments)
+    _print_results(console, results)
     if json is not None:
-        write_json(json, report.experiments_json(protocol, experiments))
+        write_json(json, report.results_json(plan, results))
 
 
 @app.command("search")
@@ -166,10 +167,10 @@ def search_command(
     margin: Annotated[float, typer.Option(help="How far outside the triangle to look.")] = 0.0,
     nearest: Annotated[list[int], typer.Option(help="Base classes that may pull a sample, M; may be repeated.")] = [5],  # noqa: B006
     power: Power = 0.5,
-    scale: Annotated[list[float], typer.Option(help="Multiplies similarities to priors; may be repeated.")] = [1.0],  # noqa: B006
-    auto: Annotated[
-        bool, typer.Option("--auto", help="Search on features prepared as auto does, at its scale.")
-    ] = False,
+    scale: Annotated[
+        list[float] | None, typer.Option(help="Multiplies similarities to priors; may be repeated. [default: 1.0]")
+    ] = None,
+    auto: Annotated[bool, typer.Option("--auto", help="Search in the whitened space, at its own scale.")] = False,
     attention: Annotated[str, typer.Option(help=", ".join(ATTENTIONS) + ".")] = "raw",
     device: DeviceName = None,
     memory: MemoryShare = None,
@@ -185,7 +186,7 @@ def search_command(
     elif isinstance(known, FeatureSet):
         known, features = hold_out(known)
     else:
-        raise InputError(f"{base} holds priors, of which no classes can be held out. Give --validation.")
+        raise InputError(f"{base} holds priors, and classes cannot be held out of priors. Give --validation.")
     check_disjoint(base=known, validation=features)
     priors = _priors_of(known)
     drawing: dict[str, Any] = {"n_way": way, "n_shot": shot, "n_query": query, "n_tasks": tasks, "seed": seed}
@@ -199,7 +200,8 @@ def search_command(
             margin=margin,
             n_nearest=nearest,
             power=power,
-            scale="auto" if auto else scale,
+            scale=scale or None,
+            space="whitened" if auto else "plain",
             attention=attention,  # type: ignore[arg-type]
             progress=progress,
         )
@@ -221,7 +223,7 @@ def reproduce_command(
     data: Annotated[list[Path], typer.Argument(help="Folders with base, validation and novel features.")],
     out: Annotated[Path, typer.Option(help="Folder for the report; finished parts in it are not computed again.")],
     tasks: TaskCount = 2000,
-    methods: Annotated[list[str], typer.Option(help=f"{', '.join(KEYS)}; may be repeated.")] = list(KEYS),  # noqa: B006
+    methods: Annotated[list[str], typer.Option(help=f"{', '.join(METHODS)}; may be repeated.")] = list(METHODS),  # noqa: B006
     quick: Annotated[bool, typer.Option(help="100 tasks, and 20 of slow methods.")] = False,
     protocol: Annotated[str, typer.Option(help="paper, or release: as the authors' released scripts.")] = "paper",
     seed: Seed = 0,
@@ -229,16 +231,16 @@ def reproduce_command(
     """Run the paper's experiments and write a report with every table and figure."""
     amounts = {"n_tasks": 100, "slow_tasks": 20, "select_tasks": 50} if quick else {"n_tasks": tasks}
     plan = Plan(**amounts, seed=seed, protocol=protocol, methods=methods)  # type: ignore[arg-type]
-    with changing_bar() as tell:
-        studies = reproduce(data, out, plan, tell)
+    with changing_bar() as start_step:
+        studies = reproduce(data, out, plan, start_step)
     console = screen()
     for study in studies:
-        verdicts = claims(study)
-        held = sum(claim.verdict == "holds" for claim in verdicts)
-        console.print(f"{study.data.name}: {held} of {len(verdicts)} orderings of the paper hold", soft_wrap=True)
+        found = claims(study)
+        held = sum(claim.verdict == "holds" for claim in found)
+        console.print(f"{study.data.name}: {held} of {len(found)} orderings of the paper hold", soft_wrap=True)
         if study.data.held_out:
             console.print("  no validation features: α, β and all else were chosen on base classes held out")
-        for missing in sorted({measured.missing for measured in study.table_1.values() if measured.missing}):
+        for missing in sorted({result.missing for result in study.table_1.values() if result.missing}):
             console.print(f"  not measured: {missing}", soft_wrap=True)
     console.print(f"Report: {out / 'report.html'}", soft_wrap=True)
 
@@ -256,7 +258,7 @@ def priors_command(
     if out.suffix != ".safetensors":
         raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
     with engine_of(engine, address) as on_ray, bar("parts" if on_ray else "rows") as progress:
-        steps = (part_of(progress, step, len(features)) for step in range(len(features)))
+        steps = (step_progress(progress, step, len(features)) for step in range(len(features)))
         priors = Priors.merge(_average(path, on_ray, step) for path, step in zip(features, steps, strict=True))
     priors.save(out)
     rows = 0 if priors.counts is None else int(priors.counts.sum())
@@ -286,7 +288,7 @@ def _average(path: Path, on_ray: bool, progress: Progress | None) -> Priors:
 
 
 def _executor(on_ray: bool) -> Executor | None:
-    """Say where tasks are measured; None for this process."""
+    """Return the executor of Ray, or None for the default."""
     if not on_ray:
         return None
     from p3dc.cluster.evaluation import run_on_ray
@@ -294,10 +296,10 @@ def _executor(on_ray: bool) -> Executor | None:
     return run_on_ray
 
 
-def _print_experiments(console: Console, experiments: list[Experiment]) -> None:
-    console.print(report.experiment_table(experiments))
+def _print_results(console: Console, results: list[EvaluationResult]) -> None:
+    console.print(report.results_table(results))
     console.print()
-    for line in report.choice_lines(experiments):
+    for line in report.choice_lines(results):
         console.print(line, soft_wrap=True)
 
 

@@ -1,1 +1,1 @@
-"""The same work on the processes of a Ray: one machine or many."""
+"""Extraction, priors and evaluation on a Ray cluster: the processes of one machine or of many."""

@@ -1,4 +1,4 @@
-"""Starting a Ray or joining one, and telling in a sentence what goes wrong on it."""
+"""Connection to a Ray cluster, or to one started on this machine, with its errors in one sentence."""
 
 import logging
 import os
@@ -13,12 +13,12 @@ from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import n_cores
 
 QUIET = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_USAGE_STATS_ENABLED": "0"}
-PATIENCE = 10  # seconds
+CONNECT_SECONDS = 10
 RETRIES = 20
-"""How often work is given to another process when one dies."""
+"""How often work is handed to another process when one dies."""
 
 SHARES = 4
-"""Pieces of work for each process at least, so that all of them end at about the same time."""
+"""Pieces of work for each process at least, so that all processes finish at about the same time."""
 
 
 def load_ray() -> Any:
@@ -33,13 +33,13 @@ def load_ray() -> Any:
 
 @contextmanager
 def connected(address: str | None = None) -> Iterator[None]:
-    """Join a Ray for a while, or start one on this machine and stop it in the end.
+    """Connect to a Ray cluster, or start one on this machine and stop it at the end.
 
     Parameters
     ----------
     address : str, optional
-        ``host:port`` of a Ray that runs, or ``"auto"`` on one of its machines. Without it, this process's own Ray is
-        used where it has joined one, else a new one with all cores of this machine.
+        ``host:port`` of a running cluster, or ``"auto"`` on one of its machines. Without it, the cluster that this
+        process is already connected to, else a new one with all cores of this machine.
     """
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)  # read when Ray starts
@@ -50,13 +50,13 @@ def connected(address: str | None = None) -> Iterator[None]:
     if address is None and ray.is_initialized():
         yield
         return
-    where: dict[str, Any] = {"address": "local", "num_cpus": n_cores(), "include_dashboard": False}
+    options: dict[str, Any] = {"address": "local", "num_cpus": n_cores(), "include_dashboard": False}
     if address is not None:
         _check_address(address)
-        where = {"address": address}
+        options = {"address": address}
     try:
-        with _hushed():
-            ray.init(**where, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
+        with _silenced():
+            ray.init(**options, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise _no_ray(address or "local", error) from None
     try:
@@ -66,30 +66,30 @@ def connected(address: str | None = None) -> Iterator[None]:
 
 
 def _check_address(address: str) -> None:
-    """Knock, for Ray itself would wait for many minutes."""
+    """Check that something answers at the address, since Ray itself would wait for many minutes."""
     host, colon, port = address.rpartition(":")
     if address == "auto":
         return
     if not colon or not host or not port.isdecimal() or "/" in host:
         raise InputError(f"{address!r} is no address of a Ray. Give host:port, or auto on one of its machines.")
     try:
-        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
         raise _no_ray(address, error) from None
 
 
 def _no_ray(address: str, error: Exception) -> InputError:
-    why = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-    return InputError(f"no Ray can be joined at {address} ({why}). Start one with ray start --head.")
+    reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+    return InputError(f"no Ray can be joined at {address} ({reason}). Start one with ray start --head.")
 
 
 @contextmanager
-def _hushed() -> Iterator[None]:
-    """Keep to itself what Ray's own code, not Python's, says on standard error: that its log level was read."""
-    with Path(os.devnull).open("w") as nowhere:
+def _silenced() -> Iterator[None]:
+    """Silence standard error of native code, where Ray reports that it has read its log level."""
+    with Path(os.devnull).open("w") as null:
         before = os.dup(2)
         try:
-            os.dup2(nowhere.fileno(), 2)
+            os.dup2(null.fileno(), 2)
             yield
         finally:
             os.dup2(before, 2)
@@ -98,7 +98,7 @@ def _hushed() -> Iterator[None]:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Raise a mistake that a worker found as if it had been found here."""
+    """Raise a user's mistake that a worker found as if it had been found here."""
     from ray.exceptions import RayTaskError
 
     try:
@@ -111,10 +111,10 @@ def plain_errors() -> Iterator[None]:
 
 @cache
 def on_one_core(work: Callable[..., Any]) -> Any:
-    """Let some process of the Ray do work, and another when that one dies."""
+    """Make a function a Ray task of one core, which another process repeats when its own dies."""
     return load_ray().remote(num_cpus=1, max_retries=RETRIES)(work)
 
 
 def n_workers() -> int:
-    """Count the cores of the Ray that is joined."""
+    """Count the cores of the connected cluster."""
     return max(1, int(load_ray().cluster_resources().get("CPU", 1)))

@@ -1,50 +1,53 @@
-"""Tasks measured by the processes of a Ray."""
+"""The executor of Ray: tasks run by the processes of a cluster."""
 
 import warnings
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
+from p3dc._arrays import Progress
 from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
-from p3dc.evaluation.evaluate import BATCH, Measure, Part, Progress, batches_of
+from p3dc.evaluation.executors import BATCH, Batch, Draw, MakeRunner, Result, batches_of
 
 MOST = 20 * BATCH
-"""Tasks that a process measures before it reports: a few seconds of work."""
+"""Tasks that a process runs before it reports: a few seconds of work."""
 
 
-def run_on_ray(prepare: Callable[[], Measure[Part]], n_tasks: int, progress: Progress | None = None) -> Iterator[Part]:
-    """Measure tasks on a Ray that is joined; a :class:`p3dc.evaluation.evaluate.Executor`.
+def run_on_ray(
+    draw: Draw, make_runner: MakeRunner[Result], n_tasks: int, progress: Progress | None = None
+) -> Iterator[Result]:
+    """Run tasks on the connected Ray cluster; an :class:`p3dc.evaluation.executors.Executor`.
 
-    Features and priors, which come with ``prepare``, are sent to each machine once. What comes back for each batch of
-    tasks is what :func:`p3dc.evaluation.evaluate.run_serially` gives, in the same order.
+    Features and priors, which come with ``make_runner``, are sent to each machine once. Results are those of
+    :func:`p3dc.evaluation.executors.run_serially`, in the same order.
     """
     ray = load_ray()
-    work = ray.put(prepare)
+    work = ray.put((draw, make_runner))
     size = max(BATCH, min(MOST, n_tasks // (SHARES * n_workers()) // BATCH * BATCH))
-    shares = [range(start, min(start + size, n_tasks)) for start in range(0, n_tasks, size)]
+    shares = list(batches_of(range(n_tasks), size))
     with plain_errors():
-        coming = [on_one_core(_measure).remote([work], share) for share in shares]
-        told: set[str] = set()
+        pending = [on_one_core(_run).remote([work], share) for share in shares]
+        warned: set[str] = set()
         for share in shares:
-            messages, parts = ray.get(coming.pop(0))
-            for message in set(messages) - told:
+            messages, results = ray.get(pending.pop(0))
+            for message in set(messages) - warned:
                 warnings.warn(message, stacklevel=2)
-            told.update(messages)
-            yield from parts
+            warned.update(messages)
+            yield from results
             if progress:
                 progress(share.stop, n_tasks)
 
 
-def _measure(work: list[Any], share: range) -> tuple[list[str], list[Any]]:
-    """Measure some tasks, and tell what the preparation warned of."""
+def _run(work: list[Any], share: range) -> tuple[list[str], list[Any]]:
+    """Run some tasks; return the warnings of making the runner, and the result of each batch."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        measure = _prepared(work[0])
-    return [str(warning.message) for warning in caught], [measure(numbers) for numbers in batches_of(share)]
+        draw, runner = _load(work[0])
+    return [str(warning.message) for warning in caught], [runner(draw(numbers)) for numbers in batches_of(share)]
 
 
 @lru_cache(maxsize=1)
-def _prepared(work: Any) -> Measure[Any]:
-    """Prepare once in each process."""
-    prepare: Callable[[], Measure[Any]] = load_ray().get(work)
-    return prepare()
+def _load(work: Any) -> tuple[Draw, Callable[[Batch], Any]]:
+    """Make the runner once in each process."""
+    draw, make_runner = load_ray().get(work)
+    return draw, make_runner()

@@ -1,8 +1,8 @@
-"""Extraction by actors of Ray Data, into the very parts that one process would write.
+"""Extraction by Ray actors, each of which writes its parts: the same files that one process would write.
 
-A row of the dataset is a part, so a part is the unit of work. An actor loads the backbone once and writes its parts
-itself: a part has its name and its rows by its number alone, so when a process or a machine dies, whoever makes the
-part again writes the same file. A writer of Ray Data's would name files by attempts instead.
+A row of the Ray Data dataset is a part, so a part is the unit of work. An actor loads the backbone once and writes its
+parts itself. The name and the rows of a part depend only on its number, so when a process or a machine dies, the actor
+that makes the part again writes the same file. Ray Data's own writers would name files by attempts instead.
 """
 
 import json
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from p3dc._arrays import Progress
 from p3dc.cluster.connection import load_ray, n_workers
 from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Backbone
@@ -20,7 +21,7 @@ from p3dc.images.extraction_parts import Failure, Maker, in_parts, kept_failures
 from p3dc.images.sources import ImageFile
 
 Row = dict[str, Any]
-"""A batch of Ray Data's that holds one part: its number, and its files or what became of them, as JSON."""
+"""A batch of Ray Data with one part: its number, and its files or their outcome as JSON."""
 
 
 def extract(
@@ -31,21 +32,21 @@ def extract(
     part_rows: int = 4096,
     batch: int = 32,
     cpus: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Extraction:
-    """Write the features of images to a folder of Parquet parts, on a Ray that is joined.
+    """Write the features of images to a folder of Parquet parts, on the connected Ray cluster.
 
-    What is written, what is kept and what is refused are those of :func:`p3dc.images.extraction.extract`, and either
-    can finish what the other began.
+    It writes, keeps and refuses what :func:`p3dc.images.extraction.extract` does, and either can finish what the other
+    began.
 
     Parameters
     ----------
     files : iterable of ImageFile
-        The images, in a fixed order, where every machine sees them.
+        The images, in a fixed order, at paths that every machine sees.
     load : callable
         Loads the backbone, given ``threads``; :func:`p3dc.images.backbones.loading.load_backbone`, for example.
     out : path
-        The folder, where every machine sees it.
+        The folder, at a path that every machine sees.
     part_rows, batch : int
         As in :func:`p3dc.images.extraction.extract`.
     cpus : int, default=1
@@ -66,14 +67,14 @@ def extract(
             parts.append(ray.put(_packed(number, part)))
             sizes.append(len(part))
         check_end(folder, len(parts))
-        there = [part for number, part in enumerate(parts) if part_path(folder, number).exists()]
-        kept = dict(_run(there, _Keeper, (folder, maker), cpus))
+        finished = [part for number, part in enumerate(parts) if part_path(folder, number).exists()]
+        kept = dict(_run(finished, _PartChecker, (folder, maker), cpus))
         failures = {number: failed for number, failed in kept.items() if failed is not None}
         missing = [part for number, part in enumerate(parts) if number not in failures]
         n_kept = n_done = sum(sizes[number] for number in failures)
         if missing:
             summarise(folder, maker, n_kept, _in_order(failures), complete=False)
-        for number, failed in _run(missing, _Maker, (folder, maker, load, batch, cpus), cpus):
+        for number, failed in _run(missing, _PartWriter, (folder, maker, load, batch, cpus), cpus):
             failures[number] = failed or []
             n_done += sizes[number]
             if progress is not None:
@@ -87,7 +88,7 @@ def _in_order(failures: dict[int, list[Failure]]) -> list[Failure]:
 
 
 def _packed(number: int, files: list[ImageFile]) -> Any:
-    """Describe a part in one row; JSON also holds names that are no UTF-8, which Arrow refuses."""
+    """Describe a part in one row; JSON can hold names that are not UTF-8, which Arrow refuses."""
     import pyarrow as pa
 
     rows = [[os.path.abspath(file.path), file.key, file.label] for file in files]  # noqa: PTH100
@@ -99,12 +100,12 @@ def _sees(files: list[ImageFile]) -> bool:
 
 
 def _run(
-    parts: list[Any], work: type["_Keeper"], arguments: tuple[Any, ...], cpus: int
+    parts: list[Any], work: type["_PartChecker"], arguments: tuple[Any, ...], cpus: int
 ) -> Iterator[tuple[int, list[Failure] | None]]:
-    """Give parts to a pool of actors, and their failures back as they come.
+    """Send parts to a pool of actors, and yield the failures of each part as it is done.
 
     The pool may shrink: when a machine leaves for good, the parts that its actors had begun wait until an actor
-    elsewhere has nothing left to do and makes room for theirs.
+    elsewhere is idle and makes room for them.
     """
     if not parts:
         return
@@ -124,8 +125,8 @@ def _run(
         yield row["number"], None if failed is None else [(key, why) for key, why in failed]
 
 
-class _Keeper:
-    """Tells which parts are there already."""
+class _PartChecker:
+    """Actor that reads the failures of finished parts; None for a part that has to be made."""
 
     def __init__(self, folder: Path, maker: Maker) -> None:
         self.folder, self.maker = folder, maker
@@ -136,7 +137,10 @@ class _Keeper:
         outcome: dict[str, Any]
         try:
             outcome = {"failures": self.work(part_path(self.folder, number), files, seen=bool(row["seen"][0]))}
-        except (InputError, OSError) as error:  # told here, or Ray Data would wrap it in pages
+        except (
+            InputError,
+            OSError,
+        ) as error:  # returned as a sentence, since Ray Data would wrap an exception in pages
             outcome = {"error": str(error)}
         return {"number": [number], "outcome": [json.dumps(outcome)]}
 
@@ -144,8 +148,8 @@ class _Keeper:
         return kept_failures(path, files, self.maker)
 
 
-class _Maker(_Keeper):
-    """Makes parts."""
+class _PartWriter(_PartChecker):
+    """Actor that makes parts and writes them."""
 
     def __init__(self, folder: Path, maker: Maker, load: Callable[..., Backbone], batch: int, cpus: int) -> None:
         super().__init__(folder, maker)
@@ -157,11 +161,11 @@ class _Maker(_Keeper):
             raise _unseen(self.folder)
         if seen and not _sees(files):
             raise _unseen(files[0].path)
-        if self.backbone is None:  # not when the actor starts, where a mistake could not be told in a sentence
-            self.backbone = self._loaded()
+        if self.backbone is None:  # not when the actor starts, where an error could not be returned as a sentence
+            self.backbone = self._load_backbone()
         return make_part(path, files, self.maker, self.backbone, batch=self.batch, workers=self.cpus)
 
-    def _loaded(self) -> Backbone:
+    def _load_backbone(self) -> Backbone:
         backbone = self.load(threads=self.cpus)
         here = maker_of(backbone, self.maker["part_rows"])
         if here != self.maker:
@@ -170,5 +174,5 @@ class _Maker(_Keeper):
 
 
 def _unseen(path: Path) -> InputError:
-    where = "Share images and features with every machine, under the same path."
-    return InputError(f"{socket.gethostname()} does not see {path}. {where}")
+    remedy = "Share images and features with every machine, under the same path."
+    return InputError(f"{socket.gethostname()} does not see {path}. {remedy}")

@@ -1,36 +1,36 @@
 """The paper's protocol: choose α and β on validation classes, or for each task, then compare on novel classes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from p3dc._arrays import Progress
 from p3dc.adaptive.settings import Settings
-from p3dc.baselines import CL2N, L2N, NN, SimpleShot
+from p3dc.baselines.registry import METHODS, Sources
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
-from p3dc.evaluation.evaluate import Comparison, Executor, Progress, compare, part_of
+from p3dc.evaluation.evaluate import compare, evaluate
+from p3dc.evaluation.executors import Executor, step_progress
+from p3dc.evaluation.results import Comparison
 from p3dc.evaluation.search import SearchResult, search
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.priors.prototypes import Priors
 from p3dc.scoring.device_memory import Memory
 
-BASELINES: dict[str, tuple[str, Callable[[Priors], Any]]] = {
-    "nn": ("NN", lambda _: NN()),
-    "l2n": ("L2N", lambda _: L2N()),
-    "cl2n": ("CL2N", CL2N),
-    "simpleshot": ("SimpleShot", SimpleShot),
-}
-METHODS = (*BASELINES, "p3dc", "auto")
+KEYS = (*METHODS, "p3dc", "auto")
 DEFAULT_METHODS = ("nn", "l2n", "cl2n", "p3dc")
 AUTO_ROW = "P3DC (auto)"
 DEFAULT_WEIGHTS = (0.0, 0.9)
 """α and β of the paper's method where there are no classes to choose them on."""
 
+SELECTION_TASKS = 500
+"""Validation tasks to choose the parameters of compared methods on, at most."""
+
 
 @dataclass(frozen=True)
 class Choice:
-    """The weights of one P3DC row and where they come from.
+    """The weights of one P3DC row and how they were chosen.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Choice:
         None where each task has its own.
     origin : {"given", "default", "chosen on the validation classes", "chosen for each task"}
     search : SearchResult or None
-        What they were chosen from.
+        The grid that they were chosen from.
     """
 
     alpha: float | None
@@ -48,8 +48,8 @@ class Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment:
-    """Methods compared on the tasks of one shot.
+class EvaluationResult:
+    """Methods compared on tasks with one number of shots.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Protocol:
+class EvaluationPlan:
     """How tasks are drawn and which methods are compared.
 
     Attributes
@@ -74,11 +74,11 @@ class Protocol:
     n_unknown : int
         Queries of classes outside each task.
     methods : sequence of str
-        Any of "nn", "l2n", "cl2n", "simpleshot", "p3dc" and "auto".
+        Keys of :data:`p3dc.baselines.registry.METHODS`, "p3dc" (fixed weights) and "auto" (adaptive weights).
     attentions : sequence of str
-        Each gives a row for P3DC.
+        P3DC has one row for each.
     point : (alpha, beta), optional
-        The weights, where they are not to be chosen on validation classes.
+        The weights; by default they are chosen on validation classes.
     settings : dict
         Other parameters of P3DCClassifier.
     """
@@ -94,67 +94,69 @@ class Protocol:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.methods if name not in METHODS]
+        unknown = [name for name in self.methods if name not in KEYS]
         if unknown:
-            raise InputError(f"there is no method {unknown[0]!r}. Choose from {', '.join(METHODS)}.")
+            raise InputError(f"there is no method {unknown[0]!r}. Choose from {', '.join(KEYS)}.")
         for attention in self.attentions:
             Settings(attention=attention)
 
 
-def run(
-    protocol: Protocol,
+def run_plan(
+    plan: EvaluationPlan,
     n_shot: int,
     *,
     priors: Priors,
     novel: FeatureSet,
     validation: FeatureSet | None = None,
+    base: FeatureSet | None = None,
     device: str | None = None,
     memory: Memory | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
-) -> Experiment:
-    """Choose α and β on the validation classes, if there are any and no point is given, and compare on novel ones.
+) -> EvaluationResult:
+    """Choose α and β on the validation classes, unless a point is given, and compare the methods on novel classes.
 
-    Without either, the weights are the defaults of :class:`P3DCClassifier`. That the sets have no class in common is
-    for :func:`check_disjoint` to say. ``device`` and ``memory`` are those of :func:`p3dc.evaluate`.
+    With neither, the weights are :data:`DEFAULT_WEIGHTS`. Some methods need ``base``, the features of
+    the base classes. Whether the sets have common classes is not checked here, but by
+    :func:`p3dc.evaluation.splits.check_disjoint`. ``device`` and ``memory`` are those of :func:`p3dc.evaluate`.
     """
-    drawing: dict[str, Any] = {
-        "n_way": protocol.n_way,
-        "n_shot": n_shot,
-        "n_query": protocol.n_query,
-        "n_tasks": protocol.n_tasks,
-        "seed": protocol.seed,
-        "device": device,
-        "memory": memory,
-        "executor": executor,
-    }
-    attentions = list(dict.fromkeys(protocol.attentions)) if "p3dc" in protocol.methods else []
-    searching = validation is not None and protocol.point is None
-    n_steps = len(attentions) * searching + 1
+    drawing: dict[str, Any] = {"n_way": plan.n_way, "n_shot": n_shot, "n_query": plan.n_query, "seed": plan.seed}
+    where: dict[str, Any] = {"n_tasks": plan.n_tasks, "device": device, "memory": memory, "executor": executor}
+    attentions = list(dict.fromkeys(plan.attentions)) if "p3dc" in plan.methods else []
+    n_steps = len(attentions) * (validation is not None and plan.point is None) + 1
+
+    def accuracy(classifier: Any) -> float:
+        n_tasks = min(plan.n_tasks, SELECTION_TASKS)
+        return evaluate(classifier, validation, **drawing, n_tasks=n_tasks).mean  # type: ignore[arg-type]
+
+    sources = Sources(priors, base, validation=None if validation is None else accuracy)
+    for key in plan.methods:  # before any of the work is done
+        if key in METHODS:
+            METHODS[key].check(sources)
     choices: dict[str, Choice] = {}
     classifiers: dict[str, Any] = {}
-    for name in dict.fromkeys(protocol.methods):
-        if name == "auto":
-            shared = {key: value for key, value in protocol.settings.items() if key == "n_nearest"}
+    for key in dict.fromkeys(plan.methods):
+        if key == "auto":
+            shared = {name: value for name, value in plan.settings.items() if name == "n_nearest"}
             classifiers[AUTO_ROW] = P3DCClassifier(priors, **shared)
             choices[AUTO_ROW] = Choice(None, None, "chosen for each task")
             continue
-        if name != "p3dc":
-            row, make = BASELINES[name]
-            classifiers[row] = make(priors)
+        if key != "p3dc":
+            classifiers[METHODS[key].name] = METHODS[key].build(sources)
             continue
         for step, attention in enumerate(attentions):
             row = "P3DC" if attention == "raw" else f"P3DC ({attention})"
-            classifier = P3DCClassifier(priors, space="plain", attention=attention, **protocol.settings)
+            classifier = P3DCClassifier(priors, space="plain", attention=attention, **plan.settings)
             point, origin, found = DEFAULT_WEIGHTS, "default", None
-            if protocol.point is not None:
-                point, origin = protocol.point, "given"
+            if plan.point is not None:
+                point, origin = plan.point, "given"
             elif validation is not None:
-                tuned = {key: getattr(classifier, key) for key in ("n_nearest", "power", "scale", "attention")}
-                found = search(priors, validation, **drawing, **tuned, progress=part_of(progress, step, n_steps))
+                tuned = {name: getattr(classifier, name) for name in ("n_nearest", "power", "scale", "attention")}
+                part = step_progress(progress, step, n_steps)
+                found = search(priors, validation, **drawing, **where, **tuned, progress=part)
                 point, origin = (found.best.alpha, found.best.beta), "chosen on the validation classes"
             classifiers[row] = classifier.set_params(alpha=point[0], beta=point[1])
             choices[row] = Choice(*point, origin, found)
-    drawing["n_unknown"] = protocol.n_unknown
-    measured = compare(classifiers, novel, **drawing, progress=part_of(progress, n_steps - 1, n_steps))
-    return Experiment(n_shot, measured, choices)
+    last = step_progress(progress, n_steps - 1, n_steps)
+    comparison = compare(classifiers, novel, **drawing, **where, n_unknown=plan.n_unknown, progress=last)
+    return EvaluationResult(n_shot, comparison, choices)

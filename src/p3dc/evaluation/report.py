@@ -1,4 +1,4 @@
-"""Results as tables for people and as JSON for machines. Nothing is computed here."""
+"""Results as tables and as JSON. Nothing is computed here."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -6,35 +6,35 @@ from typing import Any
 
 from rich.table import Table
 
-from p3dc.evaluation.evaluate import Comparison, Difference, half_width, percent
-from p3dc.evaluation.protocol import Experiment, Protocol
+from p3dc.evaluation.protocol import EvaluationPlan, EvaluationResult
+from p3dc.evaluation.results import Comparison, Difference, half_width, percent, points
 from p3dc.evaluation.search import SearchResult
 
 REFERENCE = "L2N"
 
 
-def experiment_table(experiments: Sequence[Experiment]) -> Table:
-    """One row a method; for each shot the accuracy, the paired gain over L2N, and what is known of the confidence."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+def results_table(results: Sequence[EvaluationResult]) -> Table:
+    """Build one row for each method: for each shot its accuracy, its paired gain over L2N, and its ECE and AUROC."""
+    table = _plain_table()
     table.add_column("method")
-    columns = [_columns(experiment) for experiment in experiments]
+    columns = [_columns(result) for result in results]
     for parts in columns:
         for heading in parts:
             table.add_column(heading, justify="right")
-    for name in experiments[0].comparison.scores:
+    for name in results[0].comparison.scores:
         cells = [cell(name) for parts in columns for cell in parts.values()]
         table.add_row(name, *cells, style="bold" if name.startswith("P3DC") else None)
     return table
 
 
-def _columns(experiment: Experiment) -> dict[str, Callable[[str], str]]:
-    """Name the columns of one shot, each with what it writes for a method."""
-    comparison = experiment.comparison
+def _columns(result: EvaluationResult) -> dict[str, Callable[[str], str]]:
+    """Map the heading of each column of one shot to the function that writes its cell for a method."""
+    comparison = result.comparison
     scores = comparison.scores
 
     def gain(name: str) -> str:
         found = comparison.difference(name, REFERENCE)
-        return "" if name == REFERENCE else f"{100 * found.mean:+.2f} ± {100 * found.interval:.2f}"
+        return "" if name == REFERENCE else points(found.mean, found.interval)
 
     def error(name: str) -> str:
         found = scores[name].calibration_error
@@ -44,7 +44,7 @@ def _columns(experiment: Experiment) -> dict[str, Callable[[str], str]]:
         found = scores[name].auroc
         return "" if found is None else f"{found.mean():.3f}"
 
-    columns = {shots(experiment.n_shot): lambda name: percent(scores[name].mean, scores[name].interval)}
+    columns = {shots(result.n_shot): lambda name: percent(scores[name].mean, scores[name].interval)}
     if _has_reference(comparison):
         columns[f"gain over {REFERENCE}"] = gain
     if any(one.calibration_error is not None for one in scores.values()):
@@ -54,36 +54,36 @@ def _columns(experiment: Experiment) -> dict[str, Callable[[str], str]]:
     return columns
 
 
-def choice_lines(experiments: Sequence[Experiment]) -> list[str]:
-    """Say which weights the P3DC rows used."""
+def choice_lines(results: Sequence[EvaluationResult]) -> list[str]:
+    """Write a line on the weights of each P3DC row."""
     lines = []
-    for experiment in experiments:
-        for name, choice in experiment.choices.items():
+    for result in results:
+        for name, choice in result.choices.items():
             point = "α, β and scale" if choice.alpha is None else f"α = {choice.alpha:g}, β = {choice.beta:g}"
-            lines.append(f"{name}, {shots(experiment.n_shot)}: {point} ({choice.origin})")
+            lines.append(f"{name}, {shots(result.n_shot)}: {point} ({choice.origin})")
     return lines
 
 
-def experiments_json(protocol: Protocol, experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """Everything that was measured, for machines."""
+def results_json(plan: EvaluationPlan, results: Sequence[EvaluationResult]) -> dict[str, Any]:
+    """Return the plan and every result as JSON."""
     return {
-        "protocol": {**asdict(protocol), "interval": "half width, 95 %"},
+        "protocol": {**asdict(plan), "interval": "half width, 95 %"},
         "results": [
             {
-                "n_shot": experiment.n_shot,
+                "n_shot": result.n_shot,
                 "methods": [
-                    _method_json(experiment, name, with_gain=_has_reference(experiment.comparison))
-                    for name in experiment.comparison.scores
+                    _method_json(result, name, with_gain=_has_reference(result.comparison))
+                    for name in result.comparison.scores
                 ],
             }
-            for experiment in experiments
+            for result in results
         ],
     }
 
 
 def search_table(result: SearchResult, n_best: int = 10) -> Table:
     """List the best points of a grid."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    table = _plain_table()
     varied = {"scale": result.scale, "M": result.n_nearest}
     headings = [heading for heading, values in varied.items() if values is not None]
     for heading in ("α", "β", *headings, "accuracy"):
@@ -96,14 +96,14 @@ def search_table(result: SearchResult, n_best: int = 10) -> Table:
 
 
 def outside_line(outside: Difference) -> str:
-    """Say whether anything is to be gained outside the triangle."""
-    gain = f"{100 * outside.mean:+.2f} ± {100 * outside.interval:.2f} points"
-    verdict = "is better" if outside.mean > outside.interval else "is not surely better"
-    return f"outside the triangle {verdict}: best outside less best inside {gain} (95 % CI, paired, on fresh tasks)"
+    """Write a line on whether the best point outside the triangle is better than the best inside."""
+    gain = f"{points(outside.mean, outside.interval)} points"
+    finding = "is better" if outside.mean > outside.interval else "is not surely better"
+    return f"outside the triangle {finding}: best outside less best inside {gain} (95 % CI, paired, on fresh tasks)"
 
 
 def search_json(result: SearchResult, outside: Difference | None = None) -> dict[str, Any]:
-    """Return the whole grid, for machines."""
+    """Return the whole grid as JSON."""
     return {
         "best": result.best._asdict(),
         "gain_outside": None if outside is None else {"mean": outside.mean, "interval": outside.interval},
@@ -117,17 +117,17 @@ def search_json(result: SearchResult, outside: Difference | None = None) -> dict
     }
 
 
-def _method_json(experiment: Experiment, name: str, *, with_gain: bool) -> dict[str, Any]:
-    scores = experiment.comparison.scores[name]
+def _method_json(result: EvaluationResult, name: str, *, with_gain: bool) -> dict[str, Any]:
+    scores = result.comparison.scores[name]
     entry: dict[str, Any] = {"name": name, "mean": scores.mean, "interval": scores.interval}
     if with_gain and name != REFERENCE:
-        gain = experiment.comparison.difference(name, REFERENCE)
+        gain = result.comparison.difference(name, REFERENCE)
         entry["gain_over_l2n"] = {"mean": gain.mean, "interval": gain.interval}
     if scores.calibration_error is not None:
         entry["calibration_error"] = scores.calibration_error
     if scores.auroc is not None:
         entry["auroc"] = {"mean": float(scores.auroc.mean()), "interval": half_width(scores.auroc)}
-    choice = experiment.choices.get(name)
+    choice = result.choices.get(name)
     if choice is not None:
         entry |= {"alpha": choice.alpha, "beta": choice.beta, "origin": choice.origin}
         entry["search"] = None if choice.search is None else search_json(choice.search)
@@ -139,5 +139,9 @@ def _has_reference(comparison: Comparison) -> bool:
 
 
 def shots(n_shot: int) -> str:
-    """Say how many shots."""
+    """Write the number of shots."""
     return "1 shot" if n_shot == 1 else f"{n_shot} shots"
+
+
+def _plain_table() -> Table:
+    return Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))

@@ -1,43 +1,31 @@
-"""Choosing α, β, scale and M on classes that are not the ones to be tested."""
+"""Search of α, β, scale and M on validation classes, which are not the ones to be tested."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from itertools import combinations, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from p3dc._arrays import Mask, Progress
 from p3dc._validation import check_count
 from p3dc.adaptive.settings import Settings, Space
 from p3dc.classifier.estimator import P3DCClassifier
-from p3dc.classifier.leave_one_out import evenly_spaced
 from p3dc.errors import InputError
-from p3dc.evaluation.evaluate import (
-    Difference,
-    Drawn,
-    Executor,
-    Measure,
-    Progress,
-    compare,
-    executor_for,
-    part_of,
-    percent,
-)
+from p3dc.evaluation.evaluate import compare
+from p3dc.evaluation.executors import Batch, Drawing, Executor, default_executor, step_progress
+from p3dc.evaluation.results import Difference, Values, mean_and_interval, percent
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.priors.prototypes import Priors, as_priors, geometry_warning
 from p3dc.scoring.device_memory import Memory, open_device
 from p3dc.scoring.task_scorer import TaskScorer, task_scorer
-from p3dc.tasks import TaskSampler
-
-STRAY = 0.01  # share of equal rows that may be duplicates
-LEAST = 5  # classes to choose on: those of one task
 
 
 class GridPoint(NamedTuple):
-    """One (α, β) with its accuracy and half the width of its 95 % interval, and what else was varied."""
+    """One (α, β) with its accuracy, half the width of its 95 % interval, and the scale and M where they varied."""
 
     alpha: float
     beta: float
@@ -67,67 +55,59 @@ class SearchResult:
     settings : dict
         The other parameters of the classifier that was searched.
     scale, n_nearest : arrays of shape (n_points,), or None
-        Where several were tried, that of each point.
+        The value at each point, where several were tried.
     """
 
-    alpha: npt.NDArray[np.float64]
-    beta: npt.NDArray[np.float64]
-    accuracy: npt.NDArray[np.float64]
-    interval: npt.NDArray[np.float64]
+    alpha: Values
+    beta: Values
+    accuracy: Values
+    interval: Values
     n_tasks: int
     settings: dict[str, Any] = field(default_factory=dict)
-    scale: npt.NDArray[np.float64] | None = None
+    scale: Values | None = None
     n_nearest: npt.NDArray[np.int64] | None = None
 
     @property
     def best(self) -> GridPoint:
-        """The most accurate point; of equals, the one that calibrates least."""
+        """The most accurate point; among equals, the one that calibrates least."""
         return self.ranked(1)[0]
 
     def ranked(self, n_points: int) -> list[GridPoint]:
-        """List the best points, the most accurate first and of equals the one that calibrates least."""
+        """List the best points, the most accurate first; among equals, the one that calibrates least."""
         pull = np.abs(self.alpha) + np.abs(self.beta)
         return [self.point(i) for i in np.lexsort((pull, -self.accuracy))[:n_points]]
 
     def point(self, i: int) -> GridPoint:
         """Return the i-th point of the grid."""
-        return GridPoint(
-            float(self.alpha[i]),
-            float(self.beta[i]),
-            float(self.accuracy[i]),
-            float(self.interval[i]),
-            None if self.scale is None else float(self.scale[i]),
-            None if self.n_nearest is None else int(self.n_nearest[i]),
-        )
+        alpha, beta, accuracy, interval = map(float, (self.alpha[i], self.beta[i], self.accuracy[i], self.interval[i]))
+        scale = None if self.scale is None else float(self.scale[i])
+        n_nearest = None if self.n_nearest is None else int(self.n_nearest[i])
+        return GridPoint(alpha, beta, accuracy, interval, scale, n_nearest)
 
     @property
-    def inside(self) -> npt.NDArray[np.bool_]:
-        """Which points lie in the triangle of the paper."""
+    def inside(self) -> Mask:
+        """Whether each point lies in the triangle of the paper."""
         return (self.alpha >= 0) & (self.beta >= 0) & (self.alpha + self.beta <= 1 + 1e-9)
 
-    def where(self, kept: npt.NDArray[np.bool_]) -> "SearchResult":
+    def where(self, kept: Mask) -> "SearchResult":
         """Keep some of the points."""
-        columns = {
-            name: getattr(self, name) for name in ("alpha", "beta", "accuracy", "interval", "scale", "n_nearest")
-        }
-        left: dict[str, Any] = {name: column[kept] for name, column in columns.items() if column is not None}
-        return replace(self, **left)
+        names = ("alpha", "beta", "accuracy", "interval", "scale", "n_nearest")
+        columns: dict[str, Any] = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return replace(self, **{name: column[kept] for name, column in columns.items()})
 
     def plane(self) -> "SearchResult":
-        """Keep the points that differ from the best in α and β alone."""
-        best = self.best
-        kept = np.ones(len(self.alpha), dtype=bool)
-        if self.scale is not None:
-            kept &= self.scale == best.scale
-        if self.n_nearest is not None:
-            kept &= self.n_nearest == best.n_nearest
+        """Keep the points with the scale and the M of the best."""
+        best, kept = self.best, np.ones(len(self.alpha), dtype=bool)
+        for column, value in ((self.scale, best.scale), (self.n_nearest, best.n_nearest)):
+            if column is not None:
+                kept &= column == value
         return self.where(kept)
 
     def __str__(self) -> str:
         return f"best of {len(self.alpha)} points: {self.best} (95 % CI, {self.n_tasks:,} tasks)"
 
 
-def grid(step: float = 0.1, margin: float = 0.0) -> npt.NDArray[np.float64]:
+def grid(step: float = 0.1, margin: float = 0.0) -> Values:
     """List the points (α, β) of the triangle, and of a margin around it.
 
     Parameters
@@ -180,10 +160,11 @@ def search(
     progress: Progress | None = None,
     executor: Executor | None = None,
 ) -> SearchResult:
-    """Measure a whole grid of (α, β), and of scales and M, on tasks of validation classes.
+    """Evaluate a whole grid of (α, β), and of scales and M, on tasks of validation classes.
 
-    Choose on classes that are neither the base classes of the priors nor the ones to be tested;
-    :func:`check_disjoint` tells them apart, and :func:`hold_out` makes some out of base classes.
+    Choose on classes that are neither the base classes of the priors nor the ones to be tested:
+    :func:`p3dc.evaluation.splits.check_disjoint` refuses sets with common classes, and
+    :func:`p3dc.evaluation.splits.hold_out` takes validation classes out of the base classes.
 
     Parameters
     ----------
@@ -193,16 +174,12 @@ def search(
     n_way, n_shot, n_query, n_tasks, seed : int
         As in :func:`sample_tasks`.
     step, margin : float
-        As in :func:`grid`. A margin asks for points outside the triangle; a classifier takes those with
+        As in :func:`grid`. A margin adds points outside the triangle; a classifier accepts those with
         ``extrapolate=True``.
     n_nearest, power, scale, space, attention
-        As in :class:`P3DCClassifier`; the space is that of the paper by default. Of ``n_nearest`` and ``scale`` several
-        may be given; all combinations are tried.
-    device, memory
-        As in :func:`evaluate`.
-    progress : callable, optional
-        Called now and then with the number of tasks done and of all tasks.
-    executor : callable, optional
+        As in :class:`P3DCClassifier`, but in the plain space of the paper by default. Several values of ``n_nearest``
+        and ``scale`` may be given; all combinations are tried.
+    device, memory, progress, executor
         As in :func:`p3dc.evaluate`.
 
     Returns
@@ -226,34 +203,31 @@ def search(
     if known is None:
         raise InputError("there are no priors, so there is nothing to search. Give the priors of base classes.")
     place, points = open_device(device, memory), grid(step, margin)
-    scales, numbers = _as_list(scale), _as_list(n_nearest)
-    for some_scale, number in product(scales, numbers):
-        Settings(0.0, 0.0, space, number, power, some_scale, attention)
     if space == "whitened" and known.geometry is None:
         raise InputError(geometry_warning(known))
+    scale = Settings(space=space).prior_scale if scale is None else scale
+    scales, numbers = _as_list(scale), _as_list(n_nearest)
+    variants = [Settings(0.0, 0.0, space, number, power, one, attention) for one, number in product(scales, numbers)]
     check_count("n_tasks", n_tasks, 1)
-    sampler = TaskSampler(
-        validation.labels, n_way=n_way, n_shot=n_shot, n_query=n_query, seed=seed, class_names=validation.class_names
-    )
+    run, draw = executor or default_executor(place), Drawing(n_way, n_shot, n_query, seed).on(validation)
     columns = []
-    variants = list(product(scales, numbers))
-    for done, (some_scale, number) in enumerate(variants):
-        chosen = Settings(0.0, 0.0, space, number, power, some_scale, attention, extrapolate=True)
-        scorer = partial(task_scorer, validation.features, known, chosen, points, place)
-        prepare = partial(_counter, scorer, sampler)
-        parts = (executor or executor_for(place))(prepare, n_tasks, part_of(progress, done, len(variants)))
-        columns.append(_mean_and_interval(parts, n_tasks))
+    for done, variant in enumerate(variants):
+        scorer = partial(task_scorer, validation.features, known, variant, points, place)
+        counts = run(draw, partial(_make_counter, scorer), n_tasks, step_progress(progress, done, len(variants)))
+        columns.append(mean_and_interval(reduce(np.add, counts), n_tasks))
     mean, interval = (np.concatenate(column) / (n_way * n_query) for column in zip(*columns, strict=True))
-    each = np.tile(points, (len(variants), 1))
+    settings = {"n_nearest": n_nearest, "power": power, "scale": scale, "space": space, "attention": attention}
+    each_scale, each_number = (np.repeat(column, len(points)) for column in zip(*product(scales, numbers), strict=True))
+    alpha, beta = np.tile(points, (len(variants), 1)).T
     return SearchResult(
-        each[:, 0],
-        each[:, 1],
+        alpha,
+        beta,
         mean,
         interval,
         n_tasks,
-        {"n_nearest": n_nearest, "power": power, "scale": scale, "space": space, "attention": attention},
-        np.repeat([pair[0] for pair in variants], len(points)) if len(scales) > 1 else None,
-        np.repeat([pair[1] for pair in variants], len(points)) if len(numbers) > 1 else None,
+        settings,
+        each_scale if len(scales) > 1 else None,
+        each_number if len(numbers) > 1 else None,
     )
 
 
@@ -266,44 +240,22 @@ def _as_list(value: Any) -> list[Any]:
     return [value]
 
 
-def _counter(make_scorer: Callable[[], TaskScorer], sampler: TaskSampler) -> Measure[npt.NDArray[np.int64]]:
-    """Prepare to count the queries right at each point: their sum over tasks and the sum of their squares, (2, G)."""
+def _make_counter(make_scorer: Callable[[], TaskScorer]) -> Callable[[Batch], npt.NDArray[np.int64]]:
+    """Make the runner of a grid: the number of queries right at each point, summed over tasks, and squared, (2, G)."""
     scorer = make_scorer()
 
-    def count(drawn: Drawn) -> npt.NDArray[np.int64]:
-        right = scorer.correct(drawn[0])
+    def count(batch: Batch) -> npt.NDArray[np.int64]:
+        right = scorer.correct(batch.tasks)
         return np.stack([right.sum(axis=0), (right**2).sum(axis=0)])
 
-    return Measure(lambda numbers: (sampler.draw(len(numbers), numbers.start), None), count)
-
-
-def _mean_and_interval(
-    counts: Iterable[npt.NDArray[np.int64]], n_tasks: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Take the mean over tasks of the queries right at each point, and half its interval."""
-    total, squares = reduce(np.add, counts)
-    mean = total / n_tasks
-    spread = np.sqrt(np.maximum(squares - n_tasks * mean**2, 0) / max(n_tasks - 1, 1) / n_tasks)
-    return mean, 1.96 * spread if n_tasks > 1 else np.full(len(mean), np.nan)
+    return count
 
 
 def gain_outside(result: SearchResult, priors: Priors, validation: FeatureSet, **drawing: Any) -> Difference | None:
     """Compare the best point outside the triangle with the best inside, on fresh tasks.
 
-    The best of many points is partly luck; on tasks that it was not chosen on, luck is gone.
-
-    Parameters
-    ----------
-    result : SearchResult
-    priors, validation
-        What was searched.
-    **drawing
-        How tasks are drawn, and where they are measured, as in :func:`search`; the next seed is used.
-
-    Returns
-    -------
-    Difference or None
-        None where the search did not go outside.
+    The best of many points is partly luck, which fresh tasks do not share. ``drawing`` has the options of
+    :func:`search` that draw and run tasks; the next seed is used. Returns None where the search did not go outside.
     """
     if result.inside.all():
         return None
@@ -316,66 +268,3 @@ def gain_outside(result: SearchResult, priors: Priors, validation: FeatureSet, *
         rivals[place] = P3DCClassifier(priors, alpha=best.alpha, beta=best.beta, extrapolate=True, **settings)
     fresh = drawing | {"seed": drawing.get("seed", 0) + 1}
     return compare(rivals, validation, **fresh).difference("outside", "inside")
-
-
-def hold_out(base: FeatureSet) -> tuple[FeatureSet, FeatureSet]:
-    """Split base classes into those that stay and a quarter, but five at least, that stands in for validation."""
-    there = np.unique(base.labels)
-    n_classes = len(there)
-    if n_classes < 2 * LEAST:
-        raise InputError(
-            f"there are no validation classes, and {n_classes} base classes are too few to hold some out. "
-            "Add validation features."
-        )
-    aside = np.isin(base.labels, there[evenly_spaced(n_classes, max(LEAST, n_classes // 4))])
-    return tuple(  # type: ignore[return-value]
-        FeatureSet(base.features[rows], [base.class_names[label] for label in base.labels[rows]])
-        for rows in (~aside, aside)
-    )
-
-
-def check_disjoint(**sets: FeatureSet | Priors) -> None:
-    """Refuse sets that share classes or rows: weights chosen on what is tested say nothing about what is new.
-
-    Names that are only numbers do not identify a class, so for those the rows decide. A few equal rows are let pass:
-    large data sets have duplicates.
-
-    Examples
-    --------
-    >>> from p3dc import FeatureSet
-    >>> from p3dc.evaluation.search import check_disjoint
-    >>> one = FeatureSet([[1.0, 0.0], [0.0, 1.0]], ["owl", "wren"])
-    >>> two = FeatureSet([[1.0, 1.0], [0.0, 2.0]], ["wren", "robin"])
-    >>> check_disjoint(validation=one, novel=two)
-    Traceback (most recent call last):
-    ...
-    p3dc.errors.InputError: validation and novel share 1 class: wren. Give sets without common classes.
-    """
-    rows = {name: _rows(classes) for name, classes in sets.items()}
-    for one, two in combinations(sets, 2):
-        common = sorted(_names(sets[one]) & _names(sets[two]))
-        if common:
-            listed = ", ".join(common[:5]) + (", …" if len(common) > 5 else "")
-            kind = "class" if len(common) == 1 else "classes"
-            raise InputError(f"{one} and {two} share {len(common)} {kind}: {listed}. Give sets without common classes.")
-        shared = len(rows[one] & rows[two])
-        if shared > STRAY * min(len(rows[one]), len(rows[two])):
-            raise InputError(f"{one} and {two} share {shared} identical rows. Give sets without common classes.")
-
-
-def _names(classes: FeatureSet | Priors) -> set[str]:
-    return {name for name in classes.class_names if not _is_numeral(name)}
-
-
-def _is_numeral(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _rows(classes: FeatureSet | Priors) -> set[int]:
-    if isinstance(classes, Priors):
-        return set()
-    return {hash(row.astype(np.float32).tobytes()) for row in classes.features}

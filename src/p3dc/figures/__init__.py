@@ -1,4 +1,4 @@
-"""Pictures, as Display objects that hold their data and draw only when asked."""
+"""Figures, as Display objects that hold their data and draw only in ``plot``."""
 
 from p3dc.figures.comparison import GridComparisonDisplay
 from p3dc.figures.explanation import ExplanationDisplay

@@ -1,4 +1,4 @@
-"""Two heat maps side by side: where (α, β) was chosen, and what the choice gave elsewhere."""
+"""Two heat maps side by side: (α, β) chosen on validation classes, and its accuracy on novel classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3dc.errors import InputError
-from p3dc.evaluation.evaluate import percent
+from p3dc.evaluation.results import percent
 from p3dc.evaluation.search import GridPoint, SearchResult
 from p3dc.figures.heat_map import GridDisplay
 
@@ -26,7 +26,7 @@ class GridComparisonDisplay:
     validation, novel : GridDisplay
         With the same point as ``chosen``, each with its own accuracy.
     best : GridPoint
-        The most accurate point on novel. It is told, not marked: nobody can choose it.
+        The most accurate point on novel. The text names it, but it is not marked, since it cannot be chosen.
 
     Attributes
     ----------
@@ -60,20 +60,20 @@ class GridComparisonDisplay:
         ----------
         validation, novel : SearchResult
         title : str, default=""
-            Stands before the name of the set in both titles.
+            Precedes the name of the set in both titles.
 
         Returns
         -------
         GridComparisonDisplay
         """
         chosen = validation.best
-        before = f"{title}, " if title else ""
-        there = _point_at(novel, chosen)
+        prefix = f"{title}, " if title else ""
+        on_novel = _point_at(novel, chosen)
         return cls(
             GridDisplay(
-                validation.alpha, validation.beta, validation.accuracy, chosen, f"{before}validation (★ chosen here)"
+                validation.alpha, validation.beta, validation.accuracy, chosen, f"{prefix}validation (★ chosen here)"
             ),
-            GridDisplay(novel.alpha, novel.beta, novel.accuracy, there, f"{before}novel (★ chosen on validation)"),
+            GridDisplay(novel.alpha, novel.beta, novel.accuracy, on_novel, f"{prefix}novel (★ chosen on validation)"),
             novel.best,
         )
 
@@ -114,7 +114,7 @@ def _point_at(result: SearchResult, point: GridPoint) -> GridPoint:
     [places] = np.nonzero(np.isclose(result.alpha, point.alpha) & np.isclose(result.beta, point.beta))
     if not len(places):
         raise InputError(
-            f"α = {point.alpha:g}, β = {point.beta:g} was chosen on validation, but the grid on novel lacks it. "
+            f"α = {point.alpha:g}, β = {point.beta:g} was chosen on validation, but is not in the grid on novel. "
             "Search both with the same step and margin."
         )
     return result.point(int(places[0]))

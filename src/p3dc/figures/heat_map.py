@@ -1,4 +1,4 @@
-"""The heat map of a search."""
+"""The heat map of accuracy over (α, β)."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Writing of figures."""
+"""Saving of figures."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure in the format that its ending names. The same figure gives the same file."""
+    """Write a figure in the format of the file's ending. The same figure gives the same file."""
     undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
     from matplotlib import rc_context
 

@@ -1,4 +1,4 @@
-"""A picture of what calibration does to single samples, as a Display that draws only when asked."""
+"""t-SNE of support samples before and after calibration."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,8 +7,14 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from p3dc._arrays import Floats, read_only
-from p3dc._validation import check_count, check_directions, check_point, check_power, check_same_width, check_settings
+from p3dc._arrays import Floats, Labels, Rows, read_only
+from p3dc._validation import (
+    check_count,
+    check_directions,
+    check_power,
+    check_same_width,
+)
+from p3dc.adaptive.settings import Settings
 from p3dc.baselines.dc import calibrated_means
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#F0E442")
-"""Okabe and Ito's, which colour-blind people can tell apart."""
+"""The palette of Okabe and Ito, which colour-blind people can tell apart."""
 
 MARKERS = {
     "class centre": ("*", 300),
@@ -27,7 +33,7 @@ MARKERS = {
     "P3DC": ("v", 105),
     "DC": ("D", 65),
 }
-"""Shape and area of each, in the order of the legend."""
+"""Shape and area of each kind of point, in the order of the legend."""
 
 DC_POWER = 0.5
 DC_NEAREST = 2
@@ -49,15 +55,15 @@ class CalibrationDisplay:
     Parameters
     ----------
     rows : array of shape (n_shown, 2)
-        The other samples of the classes, in the picture's plane.
+        The other samples of the classes, in the plane of the figure.
     labels : array of shape (n_shown,)
         The class of each, as a position in ``class_names``.
     centres, support, calibrated, dc : arrays of shape (n_way, 2)
-        The centre of each class, its support sample, and what P3DC and DC make of that sample.
+        The centre of each class, its support sample, and that sample calibrated by P3DC and by DC.
     support_cosines, calibrated_cosines, dc_cosines : arrays of shape (n_way, n_way)
-        In the space of the features: the cosine of the sample of each class to the centre of each class.
+        Cosines, in the space of the features, of the sample of each class to the centre of each class.
     support_rows : array of shape (n_way,)
-        Which rows of the features the support samples are.
+        The rows of the support samples.
     class_names : tuple of str
     title : str
 
@@ -69,13 +75,13 @@ class CalibrationDisplay:
     Notes
     -----
     All points are normalised and embedded together. A moved sample counts as a neighbour of rows and of centres, but
-    not of the sample it came from nor of other moved samples: those pairs would cling to each other wherever the
+    not of the sample it came from nor of other moved samples: those pairs would attract each other wherever the
     classes lie.
 
-    t-SNE keeps neighbourhoods, not distances, so the length of an arrow says little. The cosines are exact, and
-    ``str(display)`` puts them into words. They tell two things apart: whether a sample came nearer to the centre of its
-    class, and whether that centre is nearer than those of the other classes shown. A pull towards what all classes
-    have in common does the first and not the second.
+    t-SNE keeps neighbourhoods, not distances, so the length of an arrow means little. The cosines are exact, and
+    ``str(display)`` puts them into words. They distinguish whether a sample came nearer to the centre of its class, and
+    whether that centre is nearer than those of the other classes shown. A pull towards what all classes have in common
+    does the first and not the second.
 
     DC's point is the mean that it calibrates: the average of the square root of the sample and of the two base
     prototypes nearest to that root.
@@ -91,7 +97,7 @@ class CalibrationDisplay:
     """
 
     rows: Points
-    labels: npt.NDArray[np.int64]
+    labels: Labels
     centres: Points
     support: Points
     calibrated: Points
@@ -99,7 +105,7 @@ class CalibrationDisplay:
     support_cosines: Points
     calibrated_cosines: Points
     dc_cosines: Points
-    support_rows: npt.NDArray[np.int64]
+    support_rows: Rows
     class_names: tuple[str, ...]
     title: str = ""
 
@@ -132,7 +138,7 @@ class CalibrationDisplay:
         n_way : int, default=5
             How many classes to show, 8 at most.
         seed : int, default=0
-            Draws the classes and the rows, and begins t-SNE.
+            Seed of the classes, of the rows and of t-SNE.
         n_nearest, power, scale, extrapolate
             As in :class:`P3DCClassifier`.
         n_rows : int, default=100
@@ -145,8 +151,7 @@ class CalibrationDisplay:
         CalibrationDisplay
             The same for the same arguments.
         """
-        check_settings(n_nearest=n_nearest, power=power, scale=scale, attention="raw")
-        check_point(alpha, beta, extrapolate=extrapolate)
+        Settings(alpha, beta, "plain", n_nearest, power, scale, extrapolate=extrapolate)
         check_directions(features.features, "features")
         check_same_width(features.features, "the features", priors.prototypes, "the priors")
         _check_roots(features.features, power)
@@ -164,8 +169,8 @@ class CalibrationDisplay:
         dc, _ = calibrated_means(tukey(support, DC_POWER), priors.prototypes, DC_NEAREST)
         samples = [l2_normalize(support), moved, l2_normalize(dc)]
         clouds = [cloud[1:n_rows] for cloud in clouds]
-        placed = _embed(np.concatenate([centres, *samples, *clouds]), n_way, seed)
-        special, rest = np.split(placed, [4 * n_way])
+        embedded = _embed(np.concatenate([centres, *samples, *clouds]), n_way, seed)
+        special, rest = np.split(embedded, [4 * n_way])
         places = np.split(special, 4)
         cosines = [sample @ centres.T for sample in samples]
         return cls(
@@ -261,7 +266,7 @@ def _check_roots(rows: Floats, power: float) -> None:
         )
 
 
-def _draw_members(labels: npt.NDArray[np.int64], n_way: int, seed: int) -> list[npt.NDArray[np.int64]]:
+def _draw_members(labels: Labels, n_way: int, seed: int) -> list[Rows]:
     """Draw classes, and put the rows of each in random order. The first is the support sample."""
     rng = np.random.default_rng(seed)
     classes = rng.choice(np.unique(labels), n_way, replace=False)
@@ -269,7 +274,7 @@ def _draw_members(labels: npt.NDArray[np.int64], n_way: int, seed: int) -> list[
 
 
 def _embed(points: Points, n_way: int, seed: int) -> Points:
-    """Place centres, support samples, both kinds of moved samples and rows, in this order, in a plane."""
+    """Embed centres, support samples, both kinds of moved samples and rows, in this order, in a plane."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
 
@@ -279,12 +284,12 @@ def _embed(points: Points, n_way: int, seed: int) -> Points:
     distances[np.ix_(moved, moved)] = APART
     distances[moved, origin] = distances[origin, moved] = APART
     np.fill_diagonal(distances, 0)
-    # The order in which threads add up would change the last digits, and t-SNE makes much of them.
+    # The order in which threads add up changes the last digits, and t-SNE amplifies them.
     with threadpool_limits(1):
         begin = PCA(2, svd_solver="full").fit_transform(points)
         begin *= 1e-4 / begin[:, 0].std()  # as TSNE does itself with init="pca", which takes no distances
-        # A moved sample has two kinds of neighbours, centres and rows; more than there are cannot be asked for.
+        # A moved sample has only centres and rows as neighbours; the perplexity may not exceed their number.
         perplexity = max(1.0, min(30.0, (len(points) - 2 * n_way - 1) / 3))
         tsne = TSNE(perplexity=perplexity, metric="precomputed", init=begin, random_state=seed)
-        placed = tsne.fit_transform(distances)
-    return np.asarray(placed, dtype=np.float64)
+        embedded = tsne.fit_transform(distances)
+    return np.asarray(embedded, dtype=np.float64)

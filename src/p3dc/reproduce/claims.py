@@ -1,13 +1,13 @@
-"""What the paper says of its tables, and whether it holds on these features: sentences made from the numbers."""
+"""The orderings that the paper's tables claim, and whether they hold on these features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from p3dc.evaluation.evaluate import paired
+from p3dc.evaluation.results import paired_difference, points
 from p3dc.reproduce import published
+from p3dc.reproduce.experiments import MethodResult, Study
 from p3dc.reproduce.published import Published
-from p3dc.reproduce.rows import TITLES
-from p3dc.reproduce.study import Measured, Study
+from p3dc.reproduce.table1 import TITLES
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Claim:
     Attributes
     ----------
     text : str
-        What the paper says.
+        The claim of the paper.
     gain, interval : float
         The paired difference that it is about, and half the width of its 95 % interval.
     """
@@ -34,19 +34,15 @@ class Claim:
         return "holds" if self.gain > 0 else "does not hold"
 
     def __str__(self) -> str:
-        return f"{self.text}: {self.verdict} ({100 * self.gain:+.2f} ± {100 * self.interval:.2f} points)."
-
-
-RIVALS = ("p3dc-0-0", "nn", "l2n", "cl2n", "dc-nearest", "s2m2", "deepvoro", "deepvoro++", "dc", "tcpr")
-"""Rows that the paper measured on the same features as its own method."""
+        return f"{self.text}: {self.verdict} ({points(self.gain, self.interval)} points)."
 
 
 def claims(study: Study) -> list[Claim]:
-    """Check the orderings that the paper's numbers have, on its data set of the same classes or on miniImageNet."""
+    """Check the orderings of the paper's numbers for the data set with these classes, or else for miniImageNet."""
     name = study.data.paper_name or "miniImageNet"
     found = []
     for n_shot in (1, 5):
-        for rival in RIVALS:
+        for rival in published.SAME_FEATURES:
             ours = published.table_1(name, "p3dc", n_shot)
             theirs = published.table_1(name, rival, n_shot) or (published.table_2(name, rival) if n_shot == 1 else None)
             scores = [study.table_1.get((key, n_shot)) for key in ("p3dc", rival)]
@@ -69,15 +65,15 @@ def _claim(
     setting: str,
     names: tuple[str, str],
     numbers: Sequence[Published | None],
-    measured: Sequence[Measured | None],
+    results: Sequence[MethodResult | None],
 ) -> list[Claim]:
-    """Make the claim that the larger printed number belongs to the better method, if all four numbers are there."""
-    (ours, theirs), (one, two) = numbers, measured
+    """Claim that the method with the larger printed number is better, if all four numbers are available."""
+    (ours, theirs), (one, two) = numbers, results
     if ours is None or theirs is None or ours.mean == theirs.mean:
         return []
     if one is None or two is None or one.scores is None or two.scores is None:
         return []
-    gain, interval = paired(one.scores, two.scores)
+    gain, interval = paired_difference(one.scores, two.scores)
     if ours.mean > theirs.mean:
         return [Claim(f"{names[0]} beats {names[1]}, {setting}", gain, interval)]
     return [Claim(f"{names[1]} beats {names[0]}, {setting}", -gain, interval)]

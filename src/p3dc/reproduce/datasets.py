@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from p3dc.errors import InputError
-from p3dc.evaluation.search import check_disjoint, hold_out
+from p3dc.evaluation.splits import check_disjoint, hold_out
 from p3dc.features import FeatureSet
 from p3dc.priors.prototypes import Priors
 from p3dc.reproduce.published import SPLITS
@@ -31,8 +31,8 @@ class DataSet:
         Of the folder.
     base, validation, novel : FeatureSet
     selection_base : FeatureSet
-        The base classes that selection may use: all of them, or, where the folder has no validation classes, those
-        that were not held out to stand in for them.
+        The base classes that selection may use: all of them or, where the folder has no validation classes, those
+        that were not held out for validation.
     held_out : bool
         Whether the validation classes are base classes held out.
     """
@@ -56,7 +56,7 @@ class DataSet:
 
     @property
     def paper_name(self) -> str | None:
-        """The data set of the paper that has these numbers of classes."""
+        """The data set of the paper with these numbers of classes."""
         return SPLITS.get((len(self.base.class_names), len(self.novel.class_names)))
 
     @cached_property

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from p3dc import method
+from p3dc._arrays import Array, Labels
 from p3dc._validation import check_power
-from p3dc.baselines.contract import Array, Labels, TaskMethod
+from p3dc.baselines.contract import TaskMethod
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.priors.prototypes import Priors
@@ -17,13 +18,13 @@ class ReleaseSampler:
     """Draws the tasks that the released sampler draws from the same file.
 
     One stream of NumPy's legacy generator, seeded once. Each class is cut to its first n rows, n the size of the
-    smallest. For each task the classes are permuted; then the rows 0 to n - 1 are permuted once for the first class,
-    and what comes of it is permuted again for each class after it.
+    smallest. For each task the classes are permuted; then the rows 0 to n - 1 are permuted for the first class, and
+    that order is permuted again for each class after it.
 
     Parameters
     ----------
     features : FeatureSet
-        Its classes stand in the order of the file.
+        With its classes in the order of the file.
     n_way, n_shot, n_query : int
     seed : int, default=0
     """
@@ -90,5 +91,5 @@ class ReleaseP3DC(TaskMethod):
         return (mixed.reshape(len(support), len(counts), counts[0], -1),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take cosines to the attentive prototypes."""
+        """Compute cosines to the attentive prototypes."""
         return np.asarray(method.classify(queries.astype(np.float64), state[0], attention=self.attention))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from p3dc._validation import check_point
+from p3dc.adaptive.settings import check_weights
 from p3dc.app.errors import NotFoundError
 from p3dc.app.http import responses, schemas
 from p3dc.app.http.errors import RequestError
@@ -51,7 +51,7 @@ def point_of(alpha: Coordinate = None, beta: Coordinate = None) -> Point | None:
         return None
     if alpha is None or beta is None:
         raise InputError("Only one of alpha and beta is given. Give both, or neither.")
-    check_point(alpha, beta, extrapolate=False)
+    check_weights(alpha, beta, extrapolate=False)
     return alpha, beta
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from p3dc._validation import check_point
+from p3dc.adaptive.settings import check_weights
 from p3dc.app.errors import ConflictError, NotFoundError
 from p3dc.errors import InputError
 from p3dc.images.classifier import UNKNOWN
@@ -146,7 +146,7 @@ class State:
     def at(self, point: tuple[float, float] | None) -> "State":
         """Set α and β inside the triangle, or choose them for the task where no point is given."""
         if point is not None:
-            check_point(*point, extrapolate=False)
+            check_weights(*point, extrapolate=False)
         return replace(self, point=point)
 
     def _class_name(self, name: str, limits: ProjectLimits, old: Class | None = None) -> str:

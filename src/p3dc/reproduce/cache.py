@@ -1,4 +1,4 @@
-"""Finished parts of a long computation, so that an interrupted one goes on where it was."""
+"""A cache of finished parts, so that an interrupted run continues where it stopped."""
 
 import json
 from collections.abc import Callable
@@ -11,21 +11,21 @@ from p3dc.io.atomic import write_json
 
 
 @dataclass(frozen=True)
-class Store:
-    """Keeps JSON values in a folder, each under a key and under everything that it depends on.
+class Cache:
+    """JSON values in a folder, each under a key and under everything that it depends on.
 
     Attributes
     ----------
     folder : Path
     context : str
-        What all values depend on; values of another context are not seen.
+        What all values depend on; values of another context are ignored.
     """
 
     folder: Path
     context: str
 
-    def keep(self, key: str, compute: Callable[[], Any]) -> Any:
-        """Return the value of a key, computing it if it is not there yet."""
+    def get(self, key: str, compute: Callable[[], Any]) -> Any:
+        """Return the value of a key, or compute and keep it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{key}-{sha256(f'{self.context} {key}'.encode()).hexdigest()[:12]}.json"
         try:

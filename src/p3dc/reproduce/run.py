@@ -1,4 +1,4 @@
-"""From folders of features to a report."""
+"""The whole reproduction: from folders of features to a report."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,15 +10,15 @@ from p3dc.errors import InputError
 from p3dc.figures import CalibrationDisplay, GridComparisonDisplay, save_figure
 from p3dc.io.atomic import write_json, write_text
 from p3dc.reproduce.datasets import load_data_set
-from p3dc.reproduce.document import Picture, to_html, to_markdown
-from p3dc.reproduce.pages import report_blocks, study_json
-from p3dc.reproduce.study import Plan, Study, Tell, run_study
+from p3dc.reproduce.experiments import Plan, StartStep, Study, run_study
+from p3dc.reproduce.markup import Picture, to_html, to_markdown
+from p3dc.reproduce.report import report_blocks, study_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def reproduce(folders: Sequence[Path], out: Path, plan: Plan, tell: Tell = lambda _: None) -> list[Study]:
+def reproduce(folders: Sequence[Path], out: Path, plan: Plan, start_step: StartStep = lambda _: None) -> list[Study]:
     """Run the paper's experiments on each folder of features and write the report.
 
     Parameters
@@ -27,10 +27,10 @@ def reproduce(folders: Sequence[Path], out: Path, plan: Plan, tell: Tell = lambd
         Each with base, novel and, if possible, validation features.
     out : path
         Folder for ``report.html``, ``report.md``, ``report.json`` and ``figures``. Finished parts are kept in it, so
-        that an interrupted run goes on where it was.
+        that an interrupted run continues where it stopped.
     plan : Plan
-    tell : callable, optional
-        Called with what begins now; returns where to report its progress.
+    start_step : callable, optional
+        Called with the title of each step; returns the callback for its progress.
 
     Returns
     -------
@@ -43,8 +43,8 @@ def reproduce(folders: Sequence[Path], out: Path, plan: Plan, tell: Tell = lambd
     (out / "figures").mkdir(parents=True, exist_ok=True)
     parts = []
     for data in data_sets:
-        study = run_study(data, plan, out, tell)
-        tell("figures")
+        study = run_study(data, plan, out, start_step)
+        start_step("figures")
         parts.append((study, draw(study, out / "figures")))
     blocks = report_blocks(parts)
     write_text(out / "report.md", to_markdown(blocks, out))
@@ -55,7 +55,7 @@ def reproduce(folders: Sequence[Path], out: Path, plan: Plan, tell: Tell = lambd
 
 
 def report_json(plan: Plan, studies: Sequence[Study]) -> dict[str, Any]:
-    """Everything that was measured; only what stands under ``seconds`` differs between equal runs."""
+    """Return all results as JSON; only ``seconds`` differs between equal runs."""
     return {
         "p3dc": p3dc.__version__,
         "plan": asdict(plan),

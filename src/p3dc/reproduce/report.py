@@ -1,17 +1,19 @@
-"""Studies as tables, sentences and JSON. Nothing is measured here."""
+"""The report: studies as tables, sentences and JSON. Nothing is computed here."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import p3dc
-from p3dc.evaluation.evaluate import percent
+from p3dc.baselines.registry import METHODS
+from p3dc.evaluation.results import percent
 from p3dc.reproduce import published
 from p3dc.reproduce.claims import claims
-from p3dc.reproduce.document import Block, Bullets, Heading, Paragraph, Picture, Table
+from p3dc.reproduce.experiments import N_QUERY, N_WAY, SHOTS, MethodResult, Study
+from p3dc.reproduce.markup import Block, Bullets, Heading, Paragraph, Picture, Table
 from p3dc.reproduce.published import OWN_FEATURES, TIMES, Published
-from p3dc.reproduce.rows import OTHERS, P3DC_TITLES, ROWS, TITLES
-from p3dc.reproduce.study import N_QUERY, N_WAY, SHOTS, Measured, Study
+from p3dc.reproduce.table1 import MCL_KATZ, P3DC, TITLES
+from p3dc.reproduce.table1 import rows as table_1_rows
 
 OTHER_FEATURES, FEWER, NOT_THERE = "†", "‡", "◇"
 
@@ -26,10 +28,7 @@ def table_1(study: Study) -> Table:
     strong = set()
     group = ""
     missing = []
-    groups = [(row.group, row.key) for row in ROWS if row.group != OTHERS]
-    groups += [("P3DC-Shot", key) for key in P3DC_TITLES]
-    groups += [(row.group, row.key) for row in ROWS if row.group == OTHERS]
-    for row_group, key in groups:
+    for row_group, key in table_1_rows():
         if (key, SHOTS[0]) not in study.table_1:
             continue
         if row_group != group:
@@ -37,17 +36,17 @@ def table_1(study: Study) -> Table:
             rows.append([group])
         cells = [TITLES[key] + _marks(study, key)]
         for n_shot in SHOTS:
-            measured = study.table_1[key, n_shot]
-            cells += [_cell(measured), _paper(published.table_1(name, key, n_shot))]
-            if measured.missing and measured.missing not in missing:
-                missing.append(measured.missing)
+            result = study.table_1[key, n_shot]
+            cells += [_cell(result), _paper(published.table_1(name, key, n_shot))]
+            if result.missing and result.missing not in missing:
+                missing.append(result.missing)
         if key in ("p3dc", "p3dc-unit"):
             strong.add(len(rows))
         rows.append(cells)
     if name is not None:
         katz = [_paper(published.table_1(name, "mcl-katz", n_shot)) for n_shot in SHOTS]
-        place = next(i for i, row in enumerate(rows) if row == ["P3DC-Shot"])
-        rows.insert(place, [f"MCL-Katz + PSM (2022) {OTHER_FEATURES}", "—", katz[0], "—", katz[1]])
+        place = next(i for i, row in enumerate(rows) if row == [P3DC])
+        rows.insert(place, [f"{MCL_KATZ} {OTHER_FEATURES}", "—", katz[0], "—", katz[1]])
         strong = {i + 1 for i in strong}
     weights = "; ".join(
         f"{n_shot}-shot ({study.weights[n_shot, 'raw'][0]:g}, {study.weights[n_shot, 'raw'][1]:g})" for n_shot in SHOTS
@@ -92,8 +91,8 @@ def table_4(study: Study) -> Table:
     """Build the comparison of prototypes."""
     names = {"mean": "average", "raw": "attentive"}
     rows = [
-        [names[attention], _cell(measured), _paper(published.table_4(study.data.paper_name, attention))]
-        for attention, measured in study.table_4.items()
+        [names[attention], _cell(result), _paper(published.table_4(study.data.paper_name, attention))]
+        for attention, result in study.table_4.items()
     ]
     return Table(["prototypes", "5-way 5-shot", "paper"], rows)
 
@@ -121,15 +120,15 @@ def study_blocks(study: Study, pictures: Sequence[Picture]) -> list[Block]:
         f"{name} {1000 * study.seconds[name]:.2f} ms (paper {1000 * TIMES[name]:.0f} ms)" for name in TIMES
     )
     together = f"{1000 * study.seconds['together']:.2f} ms a task for both when many tasks are scored together"
-    verdicts = claims(study)
-    failed = [str(claim) for claim in verdicts if claim.verdict != "holds"]
+    checked = claims(study)
+    failed = [str(claim) for claim in checked if claim.verdict != "holds"]
     borrowed = "" if data.paper_name else " on miniImageNet"
     return [
         Heading(data.name),
         Paragraph(f"Classes: {sizes}. {data.base.features.shape[1]} features. {paper} {chosen}"),
         Heading("What holds", 3),
         Paragraph(
-            f"Of {len(verdicts)} orderings that the paper's numbers have{borrowed}, {len(verdicts) - len(failed)} hold "
+            f"Of {len(checked)} orderings that the paper's numbers have{borrowed}, {len(checked) - len(failed)} hold "
             "on these features." + (" These do not, or are too close to decide:" if failed else "")
         ),
         *([Bullets(failed)] if failed else []),
@@ -163,14 +162,15 @@ def report_blocks(parts: Sequence[tuple[Study, Sequence[Picture]]]) -> list[Bloc
     ]
     for study, pictures in parts:
         blocks += study_blocks(study, pictures)
-    blocks += [Heading("What differs from the publications"), Bullets([f"{row.title}: {row.remark}." for row in ROWS])]
+    differences = [f"{method.title}: {method.kind.differs}." for method in METHODS.values()]
+    blocks += [Heading("What differs from the publications"), Bullets(differences)]
     return blocks
 
 
 def summary(parts: Sequence[tuple[Study, Sequence[Picture]]]) -> Table:
     """Build a table of the main rows on all data sets."""
     header = ["method", *(f"{study.data.name}, {n_shot}-shot" for study, _ in parts for n_shot in SHOTS)]
-    keys = [row.key for row in ROWS] + ["p3dc-0-0", "p3dc", "p3dc-unit"]
+    keys = [*METHODS, "p3dc-0-0", "p3dc", "p3dc-unit"]
     rows = []
     for key in keys:
         cells = [study.table_1.get((key, n_shot)) for study, _ in parts for n_shot in SHOTS]
@@ -181,7 +181,7 @@ def summary(parts: Sequence[tuple[Study, Sequence[Picture]]]) -> Table:
 
 
 def study_json(study: Study) -> dict[str, Any]:
-    """Everything that was measured, with times apart from the rest."""
+    """Return the results of one data set as JSON, without times."""
     data = study.data
     return {
         "data": {
@@ -196,16 +196,16 @@ def study_json(study: Study) -> dict[str, Any]:
             for (n_shot, attention), (alpha, beta) in study.weights.items()
         ],
         "table_1": [
-            _entry(key, measured, published.table_1(data.paper_name, key, n_shot)) | {"n_shot": n_shot}
-            for (key, n_shot), measured in study.table_1.items()
+            _entry(key, result, published.table_1(data.paper_name, key, n_shot)) | {"n_shot": n_shot}
+            for (key, n_shot), result in study.table_1.items()
         ],
         "table_3": [
-            _entry(key, measured, published.table_3(data.paper_name, key, n_way)) | {"n_way": n_way}
-            for (key, n_way), measured in study.table_3.items()
+            _entry(key, result, published.table_3(data.paper_name, key, n_way)) | {"n_way": n_way}
+            for (key, n_way), result in study.table_3.items()
         ],
         "table_4": [
-            _entry(attention, measured, published.table_4(data.paper_name, attention))
-            for attention, measured in study.table_4.items()
+            _entry(attention, result, published.table_4(data.paper_name, attention))
+            for attention, result in study.table_4.items()
         ],
         "claims": [asdict(claim) | {"verdict": claim.verdict} for claim in claims(study)],
         "figure_4": {
@@ -216,14 +216,14 @@ def study_json(study: Study) -> dict[str, Any]:
     }
 
 
-def _entry(key: str, measured: Measured, number: Published | None) -> dict[str, Any]:
+def _entry(key: str, result: MethodResult, number: Published | None) -> dict[str, Any]:
     entry: dict[str, Any] = {"key": key, "title": TITLES.get(key, key)}
-    if measured.scores is None:
-        entry["missing"] = measured.missing
+    if result.scores is None:
+        entry["missing"] = result.missing
     else:
-        scores = measured.scores
+        scores = result.scores
         entry |= {"mean": scores.mean, "interval": scores.interval, "n_tasks": len(scores.accuracy)}
-        entry["parameters"] = measured.parameters
+        entry["parameters"] = result.parameters
     entry["published"] = None if number is None else number._asdict()
     return entry
 
@@ -232,16 +232,16 @@ def _marks(study: Study, key: str) -> str:
     marks = ""
     if key in OWN_FEATURES:
         marks += OTHER_FEATURES
-    measured = study.table_1[key, SHOTS[0]].scores
-    if measured is not None and len(measured.accuracy) < study.plan.n_tasks:
+    scores = study.table_1[key, SHOTS[0]].scores
+    if scores is not None and len(scores.accuracy) < study.plan.n_tasks:
         marks += FEWER
     if all(published.table_1(name, key, n_shot) is None for name in ("miniImageNet", "CUB") for n_shot in SHOTS):
         marks += NOT_THERE
     return f" {marks}" if marks else ""
 
 
-def _cell(measured: Measured) -> str:
-    return "—" if measured.scores is None else percent(measured.scores.mean, measured.scores.interval)
+def _cell(result: MethodResult) -> str:
+    return "—" if result.scores is None else percent(result.scores.mean, result.scores.interval)
 
 
 def _paper(number: Published | None) -> str:

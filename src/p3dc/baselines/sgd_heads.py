@@ -1,9 +1,10 @@
-"""A cosine head trained by SGD, for many tasks at once.
+"""Cosine heads trained by SGD on the support of each task: Baseline++, Negative-Cosine and S2M2_R.
 
-Every weight vector stays in the span of where it began and of the support samples. Training therefore runs in an
-orthonormal basis of the samples with one more axis for what the first weights have outside it: S + 1 numbers instead
-of D. A rotation changes neither cosines nor the steps of SGD, so this is the training of the D weights and no
-approximation. Shape letters: T tasks, S support, Q queries, N ways, D features, R the smaller of S and D.
+Every weight vector stays in the span of its first value and of the support samples. Training therefore runs in an
+orthonormal basis of the samples with one more axis for the part of the first weights outside it: S + 1 numbers instead
+of D. A rotation changes neither cosines nor the steps of SGD, so this trains the D weights without approximation.
+
+Shape letters: T tasks, S support, Q queries, N ways, D features, R the smaller of S and D.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from p3dc.baselines.contract import Array, Labels, TaskMethod, task_generators
+from p3dc._arrays import Array, Labels
+from p3dc.baselines.contract import TaskMethod, task_generators
 from p3dc.method import l2_normalize, masked_softmax
 
 LEARNING_RATE = 0.01
@@ -22,7 +24,16 @@ BATCH_SIZE = 4
 
 
 class SGDHead(TaskMethod):
-    """What heads on plain features share; each says its scale and whether the lengths of its weights are learned.
+    """Cosine head on plain features; its subclasses differ in their defaults and in ``weight_norm``.
+
+    Parameters
+    ----------
+    scale : float
+        Multiplies the cosines.
+    n_epochs : int
+        How often every support sample is seen.
+    random_state : int
+        Seed of the first weights and of the order of the samples.
 
     Attributes
     ----------
@@ -46,8 +57,63 @@ class SGDHead(TaskMethod):
         return (heads,)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Take the logits of the head."""
+        """Compute the logits of the head."""
         return np.asarray(l2_normalize(queries) @ state[0].mT)
+
+
+class BaselinePP(SGDHead):
+    """Baseline++: a cosine head with a learned length for each class.
+
+    The published method also trains its backbone on the base classes with such a head; here features are fixed. The
+    published ``scale`` is 2, and 4 on CUB. Parameters are those of :class:`SGDHead`.
+
+    Examples
+    --------
+    >>> from p3dc.baselines import BaselinePP
+    >>> BaselinePP().fit([[1.0, 0.0], [0.0, 1.0]], ["wren", "robin"]).predict([[1.0, 3.0]])
+    array(['robin'], dtype='<U5')
+    """
+
+    differs = "the head; the network is not trained with it"
+
+    weight_norm = True
+
+    def __init__(self, *, scale: float = 2.0, n_epochs: int = 100, random_state: int = 0) -> None:
+        super().__init__(scale=scale, n_epochs=n_epochs, random_state=random_state)
+
+
+class NegativeCosine(SGDHead):
+    """Negative-Cosine: a plain cosine head.
+
+    The negative margin of the published method acts while its backbone is trained on the base classes; here features
+    are fixed, and at test the margin is 0. Parameters are those of :class:`SGDHead`.
+
+    Examples
+    --------
+    >>> from p3dc.baselines import NegativeCosine
+    >>> NegativeCosine().fit([[1.0, 0.0], [0.0, 1.0]], ["wren", "robin"]).predict([[1.0, 3.0]])
+    array(['robin'], dtype='<U5')
+    """
+
+    differs = "the head; the margin acts in training only, which is not done here"
+
+    weight_norm = False
+
+    def __init__(self, *, scale: float = 5.0, n_epochs: int = 100, random_state: int = 0) -> None:
+        super().__init__(scale=scale, n_epochs=n_epochs, random_state=random_state)
+
+
+class S2M2Head(BaselinePP):
+    """S2M2_R: the head of Baseline++, trained for longer.
+
+    The published method trains its backbone with rotations and manifold mixup; here features are fixed and only its
+    head remains. Parameters are those of :class:`SGDHead`.
+    """
+
+    differs = "the head; the network is not trained with rotations and mixup for it"
+
+    def __init__(self, *, scale: float = 2.0, n_epochs: int = 300, random_state: int = 0) -> None:
+        super().__init__(scale=scale, n_epochs=n_epochs, random_state=random_state)
 
 
 def train_heads(
@@ -59,7 +125,7 @@ def train_heads(
     n_epochs: int,
     weight_norm: bool,
 ) -> Array:
-    """Train the head of each task, from weights and in an order that its generator draws.
+    """Train the head of each task from the first weights and in the order that its generator draws.
 
     Parameters
     ----------

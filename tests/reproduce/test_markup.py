@@ -1,4 +1,4 @@
-from p3dc.reproduce.document import Bullets, Heading, Paragraph, Picture, Table, to_html, to_markdown
+from p3dc.reproduce.markup import Bullets, Heading, Paragraph, Picture, Table, to_html, to_markdown
 
 BLOCKS = (
     Heading("Birds & <bees>", 1),

@@ -1,4 +1,4 @@
-"""A report as blocks, and the blocks as Markdown and as one HTML page that needs no other file."""
+"""The blocks of a report, and their rendering as Markdown and as one self-contained HTML page."""
 
 import base64
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Heading:
-    """A title; level 1 is that of the page."""
+    """A heading; level 1 is the title of the page."""
 
     text: str
     level: int = 2
@@ -41,7 +41,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG file beside the report."""
+    """A PNG file in the folder of the report."""
 
     path: Path
     caption: str
@@ -73,12 +73,12 @@ figcaption { color: var(--soft); max-width: 44rem; }
 
 
 def to_markdown(blocks: Sequence[Block], folder: Path) -> str:
-    """Write blocks as Markdown; pictures are linked from ``folder``."""
+    """Render blocks as Markdown; pictures are linked from ``folder``."""
     return "\n\n".join(_markdown(block, folder) for block in blocks) + "\n"
 
 
 def to_html(blocks: Sequence[Block], title: str) -> str:
-    """Write blocks as one page; pictures are inside it."""
+    """Render blocks as one page with the pictures inside it."""
     body = "\n".join(_html(block) for block in blocks)
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'

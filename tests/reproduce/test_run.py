@@ -5,10 +5,11 @@ import sys
 import numpy as np
 import pytest
 
-from p3dc import P3DCClassifier, evaluate, search
+from p3dc import evaluate, search
 from p3dc.errors import InputError
-from p3dc.reproduce.make import reproduce
-from p3dc.reproduce.study import Plan
+from p3dc.reproduce.experiments import Plan
+from p3dc.reproduce.run import reproduce
+from tests.conftest import paper
 
 QUICK = ("nn", "l2n", "cl2n", "dc-nearest", "deepvoro", "gda")
 SMALL = {"n_tasks": 20, "slow_tasks": 5, "select_tasks": 10}
@@ -46,7 +47,7 @@ def test_rows_are_those_of_the_library(report, priors, validation, novel):
     options = {"n_shot": 5, "n_tasks": 20}
     best = search(priors, validation, **options).best
     assert study.weights[5, "raw"] == (best.alpha, best.beta)
-    expected = evaluate(P3DCClassifier(priors, alpha=best.alpha, beta=best.beta), novel, **options)
+    expected = evaluate(paper(priors, alpha=best.alpha, beta=best.beta), novel, **options)
     np.testing.assert_array_equal(study.table_1["p3dc", 5].scores.accuracy, expected.accuracy)
     text = f"{100 * expected.mean:.2f} ± {100 * expected.interval:.2f}"
     assert text in (out / "report.md").read_text()
@@ -56,7 +57,7 @@ def test_rows_are_those_of_the_library(report, priors, validation, novel):
 def test_table_3_uses_the_weights_of_five_ways(report, priors, novel):
     _, _, study = report
     alpha, beta = study.weights[1, "raw"]
-    expected = evaluate(P3DCClassifier(priors, alpha=alpha, beta=beta), novel, n_way=7, n_tasks=20)
+    expected = evaluate(paper(priors, alpha=alpha, beta=beta), novel, n_way=7, n_tasks=20)
     np.testing.assert_array_equal(study.table_3["p3dc", 7].scores.accuracy, expected.accuracy)
     assert {n_way for _, n_way in study.table_3} == {5, 7}
 

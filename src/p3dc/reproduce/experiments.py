@@ -1,8 +1,10 @@
-"""Everything that is measured on one data set. Selection sees base and validation classes only."""
+"""The paper's experiments on one data set. Selection sees base and validation classes only."""
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,27 +14,30 @@ from threadpoolctl import threadpool_limits
 
 import p3dc
 from p3dc import method
+from p3dc._arrays import Progress
+from p3dc.adaptive.settings import Settings
 from p3dc.baselines.contract import TaskMethod
+from p3dc.baselines.registry import METHODS, Method, Sources
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
-from p3dc.evaluation.evaluate import Progress, Sampler, TaskScores, compare_on, evaluate
+from p3dc.evaluation.evaluate import Sampler, compare_on, evaluate
+from p3dc.evaluation.results import TaskScores
 from p3dc.evaluation.search import SearchResult, search
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
+from p3dc.reproduce.cache import Cache
 from p3dc.reproduce.datasets import DataSet
 from p3dc.reproduce.published import SELECTED, WAYS
 from p3dc.reproduce.release import ReleaseP3DC, ReleaseSampler
-from p3dc.reproduce.rows import KEYS, ROWS, Row, Setting
-from p3dc.reproduce.store import Store
-from p3dc.scoring.numpy_scorer import TaskScorer
+from p3dc.reproduce.table1 import FIXED_POINTS
+from p3dc.scoring.task_scorer import task_scorer
 from p3dc.tasks import TaskSampler
 
 N_WAY, N_QUERY = 5, 15
 SHOTS = (1, 5)
-POINTS = {"p3dc-0-0": (0.0, 0.0), "p3dc-1-0": (1.0, 0.0), "p3dc-0-1": (0.0, 1.0), "p3dc-third": (1 / 3, 1 / 3)}
 
-Tell = Callable[[str], Progress | None]
-"""Called with what begins now; returns where to report its progress."""
+StartStep = Callable[[str], Progress | None]
+"""Called with the title of a step that begins; returns the callback for its progress."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Plan:
     Attributes
     ----------
     n_tasks : int
-        Of every measurement but those of slow methods.
+        Tasks for every method that is not slow.
     slow_tasks : int
         The first of the same tasks, for slow methods.
     select_tasks : int
@@ -59,25 +64,25 @@ class Plan:
     select_tasks: int = 500
     seed: int = 0
     protocol: Literal["paper", "release"] = "paper"
-    methods: Sequence[str] = tuple(KEYS)
+    methods: Sequence[str] = tuple(METHODS)
 
     def __post_init__(self) -> None:
-        unknown = [key for key in self.methods if key not in KEYS]
+        unknown = [key for key in self.methods if key not in METHODS]
         if unknown:
-            raise InputError(f"there is no method {unknown[0]!r}. Choose from {', '.join(KEYS)}.")
+            raise InputError(f"there is no method {unknown[0]!r}. Choose from {', '.join(METHODS)}.")
         if self.protocol not in ("paper", "release"):
             raise InputError(f"protocol is {self.protocol!r}. It must be paper or release.")
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """The accuracies of one method, or why there are none.
+class MethodResult:
+    """The accuracies of one method, or the reason why there are none.
 
     Attributes
     ----------
     scores : TaskScores or None
     parameters : str
-        What was chosen for it.
+        The parameters that it was given.
     missing : str
         Why there are no scores.
     """
@@ -89,82 +94,78 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """All that was measured on one data set.
+    """All results on one data set.
 
     Attributes
     ----------
     data : DataSet
     plan : Plan
     choices : dict from (shots, attention) to SearchResult or None
-        What α and β were chosen from; None where they are the paper's.
+        The grid that α and β were chosen from; None where they are the paper's.
     weights : dict from (shots, attention) to (alpha, beta)
-    table_1 : dict from (key, shots) to Measured
-    table_3 : dict from (key, ways) to Measured
-    table_4 : dict from attention to Measured
+    table_1 : dict from (key, shots) to MethodResult
+    table_3 : dict from (key, ways) to MethodResult
+    table_4 : dict from attention to MethodResult
         At the weights chosen for attentive prototypes.
     novel_grid : SearchResult
-        One-shot accuracies on novel classes, to be shown beside those of validation and used for nothing.
+        One-shot accuracies on novel classes, which are shown next to those of validation and choose nothing.
     seconds : dict
-        Of one 5-way 5-shot task.
+        Time of one 5-way 5-shot task.
     """
 
     data: DataSet
     plan: Plan
     choices: dict[tuple[int, Attention], SearchResult | None]
     weights: dict[tuple[int, Attention], tuple[float, float]]
-    table_1: dict[tuple[str, int], Measured]
-    table_3: dict[tuple[str, int], Measured]
-    table_4: dict[Attention, Measured]
+    table_1: dict[tuple[str, int], MethodResult]
+    table_3: dict[tuple[str, int], MethodResult]
+    table_4: dict[Attention, MethodResult]
     novel_grid: SearchResult
     seconds: dict[str, float]
 
 
-def run_study(data: DataSet, plan: Plan, folder: Path, tell: Tell = lambda _: None) -> Study:
-    """Measure everything, keeping finished parts in a folder."""
-    kept = {**asdict(plan), "methods": None, "version": p3dc.__version__, "data": data.fingerprint}
-    store = Store(folder / "parts" / data.name, str(kept))
-    work = _Work(data, plan, store, folder / "trained", tell)
+def run_study(data: DataSet, plan: Plan, folder: Path, start_step: StartStep = lambda _: None) -> Study:
+    """Run every experiment, keeping finished parts in a folder."""
+    context = {**asdict(plan), "methods": None, "version": p3dc.__version__, "data": data.fingerprint}
+    cache = Cache(folder / "parts" / data.name, str(context))
+    work = _Experiments(data, plan, cache, folder / "trained", start_step)
     with threadpool_limits(1, user_api="blas"):
-        choices: dict[tuple[int, Attention], SearchResult | None] = {}
-        weights: dict[tuple[int, Attention], tuple[float, float]] = {}
         attentions: tuple[Attention, ...] = ("raw", "unit")
-        for n_shot in SHOTS:
-            for attention in attentions:
-                found = work.choose(n_shot, attention)
-                choices[n_shot, attention] = found
-                weights[n_shot, attention] = (
-                    SELECTED[str(data.paper_name), n_shot] if found is None else (found.best.alpha, found.best.beta)
-                )
+        choices = {key: work.choose(*key) for key in product(SHOTS, attentions)}
+        weights = {
+            key: SELECTED[str(data.paper_name), key[0]] if found is None else (found.best.alpha, found.best.beta)
+            for key, found in choices.items()
+        }
         table_1 = {}
         for n_shot in SHOTS:
-            for row in ROWS:
-                if row.key in plan.methods:
-                    table_1[row.key, n_shot] = work.measure(row, n_shot)
-            for key, point in (*POINTS.items(), ("p3dc", weights[n_shot, "raw"])):
-                table_1[key, n_shot] = work.measure_p3dc(key, n_shot, N_WAY, point, "raw")
-            table_1["p3dc-unit", n_shot] = work.measure_p3dc(
+            for key, compared in METHODS.items():
+                if key in plan.methods:
+                    table_1[key, n_shot] = work.evaluate(compared, n_shot)
+            for key, point in (*FIXED_POINTS.items(), ("p3dc", weights[n_shot, "raw"])):
+                table_1[key, n_shot] = work.evaluate_p3dc(key, n_shot, N_WAY, point, "raw")
+            table_1["p3dc-unit", n_shot] = work.evaluate_p3dc(
                 "p3dc-unit", n_shot, N_WAY, weights[n_shot, "unit"], "unit"
             )
         table_3 = {
-            (key, n_way): measured
+            (key, n_way): result
             for n_way in WAYS
             if n_way <= len(data.novel.class_names)
-            for key, measured in work.measure_ways(n_way, weights[1, "raw"]).items()
+            for key, result in work.evaluate_ways(n_way, weights[1, "raw"]).items()
         }
         prototypes: tuple[Attention, ...] = ("mean", "raw")
-        table_4 = {kind: work.measure_p3dc("table-4", 5, N_WAY, weights[5, "raw"], kind) for kind in prototypes}
+        table_4 = {kind: work.evaluate_p3dc("table-4", 5, N_WAY, weights[5, "raw"], kind) for kind in prototypes}
         novel_grid = work.grid("novel-grid", data.novel, 1, "raw")
         seconds = work.time(weights[5, "raw"])
     return Study(data, plan, choices, weights, table_1, table_3, table_4, novel_grid, seconds)
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Experiments:
     data: DataSet
     plan: Plan
-    store: Store
+    cache: Cache
     trained: Path
-    tell: Tell
+    start_step: StartStep
 
     def sampler(self, n_way: int, n_shot: int) -> Sampler:
         features, options = self.data.novel, {"n_way": n_way, "n_shot": n_shot, "n_query": N_QUERY}
@@ -184,79 +185,79 @@ class _Work:
         n_tasks = self.plan.n_tasks
 
         def compute() -> dict[str, Any]:
-            found = search(
-                priors,
-                features,
-                n_way=N_WAY,
-                n_shot=n_shot,
-                n_query=N_QUERY,
-                n_tasks=n_tasks,
-                seed=self.plan.seed,
-                attention=attention,
-                progress=self.tell(f"α and β on {role} tasks, {n_shot}-shot, {attention}"),
-            )
+            progress = self.start_step(f"α and β on {role} tasks, {n_shot}-shot, {attention}")
+            drawing: dict[str, Any] = {
+                "n_way": N_WAY,
+                "n_shot": n_shot,
+                "n_query": N_QUERY,
+                "n_tasks": n_tasks,
+                "seed": self.plan.seed,
+            }
+            found = search(priors, features, attention=attention, progress=progress, **drawing)
             return {name: getattr(found, name).tolist() for name in ("alpha", "beta", "accuracy", "interval")}
 
         columns: dict[str, Any] = {
-            name: np.array(values, dtype=np.float64) for name, values in self.store.keep(key, compute).items()
+            name: np.array(values, dtype=np.float64) for name, values in self.cache.get(key, compute).items()
         }
         return SearchResult(**columns, n_tasks=n_tasks)
 
-    def measure(self, row: Row, n_shot: int, n_way: int = N_WAY) -> Measured:
-        """Measure one of the compared methods."""
-        n_tasks = min(self.plan.n_tasks, self.plan.slow_tasks) if row.slow else self.plan.n_tasks
+    def evaluate(self, compared: Method, n_shot: int, n_way: int = N_WAY) -> MethodResult:
+        """Evaluate one of the compared methods."""
+        n_tasks = min(self.plan.n_tasks, self.plan.slow_tasks) if compared.slow else self.plan.n_tasks
 
         def compute() -> dict[str, Any]:
-            progress = self.tell(f"{row.title}, {n_way}-way {n_shot}-shot")
-            setting = Setting(self.data, n_shot, lambda one: self._validate(one, n_shot), self.trained)
-            classifier = row.make(setting)
+            progress = self.start_step(f"{compared.title}, {n_way}-way {n_shot}-shot")
+            data, validate = self.data, partial(self._validate, n_shot=n_shot)
+            sources = Sources(data.priors, data.base, data.selection_base, validate, self.trained, data.paper_name)
+            classifier = compared.build(sources)
             scores = self._scores(classifier, n_way, n_shot, n_tasks, progress)
             return {"accuracy": scores.accuracy.tolist(), "parameters": _parameters(classifier)}
 
         try:
-            return _measured(self.store.keep(f"{row.key}-{n_way}-{n_shot}", compute))
+            return _as_result(self.cache.get(f"{compared.key}-{n_way}-{n_shot}", compute))
         except InputError as error:
-            return Measured(None, missing=str(error))
+            return MethodResult(None, missing=str(error))
 
-    def measure_p3dc(
+    def evaluate_p3dc(
         self, key: str, n_shot: int, n_way: int, point: tuple[float, float], attention: Attention
-    ) -> Measured:
-        """Measure P3DC at one (α, β)."""
+    ) -> MethodResult:
+        """Evaluate P3DC at one (α, β)."""
 
         def compute() -> dict[str, Any]:
-            progress = self.tell(f"P3DC at {point[0]:.2g}, {point[1]:.2g}, {n_way}-way {n_shot}-shot, {attention}")
-            kind: Any = ReleaseP3DC if self.plan.protocol == "release" else P3DCClassifier
+            progress = self.start_step(
+                f"P3DC at {point[0]:.2g}, {point[1]:.2g}, {n_way}-way {n_shot}-shot, {attention}"
+            )
+            kind: Any = ReleaseP3DC if self.plan.protocol == "release" else partial(P3DCClassifier, space="plain")
             classifier = kind(self.data.priors, alpha=point[0], beta=point[1], attention=attention)
             scores = self._scores(classifier, n_way, n_shot, self.plan.n_tasks, progress)
             parameters = f"α = {point[0]:.2g}, β = {point[1]:.2g}"
             return {"accuracy": scores.accuracy.tolist(), "parameters": parameters}
 
-        return _measured(self.store.keep(f"{key}-{n_way}-{n_shot}-{attention}", compute))
+        return _as_result(self.cache.get(f"{key}-{n_way}-{n_shot}-{attention}", compute))
 
-    def measure_ways(self, n_way: int, point: tuple[float, float]) -> dict[str, Measured]:
-        """Measure the rows of Table 3 at one number of ways."""
-        rows = {row.key: row for row in ROWS}
+    def evaluate_ways(self, n_way: int, point: tuple[float, float]) -> dict[str, MethodResult]:
+        """Evaluate the rows of Table 3 at one number of ways."""
         keys = [key for key in ("restorenet", "l2n", "cl2n") if key in self.plan.methods]
-        measured = {key: self.measure(rows[key], 1, n_way) for key in keys}
-        return measured | {"p3dc": self.measure_p3dc("p3dc", 1, n_way, point, "raw")}
+        results = {key: self.evaluate(METHODS[key], 1, n_way) for key in keys}
+        return results | {"p3dc": self.evaluate_p3dc("p3dc", 1, n_way, point, "raw")}
 
     def time(self, point: tuple[float, float]) -> dict[str, float]:
         """Time calibration and classification of single 5-way 5-shot tasks, and of many at once."""
-        self.tell("timing")
+        self.start_step("timing")
         features, priors = self.data.novel.features, self.data.priors.prototypes
         sampler = TaskSampler(self.data.novel.labels, n_way=N_WAY, n_shot=5, n_query=N_QUERY, seed=self.plan.seed)
         n_tasks = min(200, self.plan.n_tasks)
         tasks = sampler.draw(n_tasks)
         calibrate, classify = [], []
         for support, queries in zip(tasks.support, tasks.queries, strict=True):
-            samples, asked = features[support.ravel()].astype(float), features[queries.ravel()].astype(float)
+            samples, unlabelled = features[support.ravel()].astype(float), features[queries.ravel()].astype(float)
             start = time.perf_counter()
             calibrated = method.calibrate(samples, priors, alpha=point[0], beta=point[1])
             middle = time.perf_counter()
-            method.classify(asked, calibrated.reshape(N_WAY, 5, -1))
+            method.classify(unlabelled, calibrated.reshape(N_WAY, 5, -1))
             calibrate.append(middle - start)
             classify.append(time.perf_counter() - middle)
-        scorer = TaskScorer(features, priors, [point[0]], [point[1]])
+        scorer = task_scorer(features, priors, Settings(*point, "plain"))
         start = time.perf_counter()
         scorer.correct(tasks)
         together = (time.perf_counter() - start) / n_tasks
@@ -269,24 +270,16 @@ class _Work:
 
     def _validate(self, classifier: Any, n_shot: int) -> float:
         n_tasks = min(self.plan.select_tasks, self.plan.n_tasks)
-        scores = evaluate(
-            classifier,
-            self.data.validation,
-            n_way=N_WAY,
-            n_shot=n_shot,
-            n_query=N_QUERY,
-            n_tasks=n_tasks,
-            seed=self.plan.seed,
-        )
-        return scores.mean
+        drawing: dict[str, Any] = {"n_way": N_WAY, "n_shot": n_shot, "n_query": N_QUERY, "seed": self.plan.seed}
+        return evaluate(classifier, self.data.validation, n_tasks=n_tasks, **drawing).mean
 
 
-def _measured(value: dict[str, Any]) -> Measured:
+def _as_result(value: dict[str, Any]) -> MethodResult:
     accuracy: npt.NDArray[np.float64] = np.array(value["accuracy"])
-    return Measured(TaskScores(accuracy), value["parameters"])
+    return MethodResult(TaskScores(accuracy), value["parameters"])
 
 
 def _parameters(classifier: TaskMethod) -> str:
-    """Say what was set on a method, apart from what it was trained on."""
+    """List the parameters of a method that are numbers."""
     plain = {k: v for k, v in classifier.get_params().items() if isinstance(v, int | float | tuple)}
     return ", ".join(f"{name} {value}" for name, value in sorted(plain.items()) if name != "random_state")

@@ -5,10 +5,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from p3dc import FeatureSet, evaluate
 from p3dc.baselines import L2N
-from p3dc.baselines.baseline_pp import BaselinePP
 from p3dc.baselines.contract import task_generators
-from p3dc.baselines.negative_cosine import NegativeCosine
-from p3dc.baselines.s2m2 import S2M2Head
+from p3dc.baselines.sgd_heads import BaselinePP, NegativeCosine, S2M2Head
 from p3dc.baselines.tcpr import TCPR, remove
 from p3dc.errors import InputError
 from tests.reference import normalize, softmax
@@ -26,7 +24,7 @@ def draws(support, n_way, n_epochs, random_state=0):
 
 
 def plain_head(support, labels, first, orders, *, scale, weight_norm):
-    """Train all D weights of one head, one sample and one class at a time; give the factors of unit queries."""
+    """Train all D weights of one head, one sample and one class at a time; return the factors of unit queries."""
     weights = first.copy()
     gains = np.linalg.norm(first, axis=1) if weight_norm else np.ones(len(first))
     speed = gain_speed = None

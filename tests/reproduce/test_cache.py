@@ -1,6 +1,6 @@
 import pytest
 
-from p3dc.reproduce.store import Store
+from p3dc.reproduce.cache import Cache
 
 
 def test_values_are_computed_once_and_after_an_interruption_again(tmp_path):
@@ -13,17 +13,17 @@ def test_values_are_computed_once_and_after_an_interruption_again(tmp_path):
     def fail():
         raise KeyboardInterrupt
 
-    store = Store(tmp_path / "parts", "one")
+    cache = Cache(tmp_path / "parts", "one")
     with pytest.raises(KeyboardInterrupt):
-        store.keep("x", fail)
-    assert store.keep("x", compute) == store.keep("x", compute) == {"a": [1.5, 2.0]}
+        cache.get("x", fail)
+    assert cache.get("x", compute) == cache.get("x", compute) == {"a": [1.5, 2.0]}
     assert len(calls) == 1
-    Store(tmp_path / "parts", "other settings").keep("x", compute)
+    Cache(tmp_path / "parts", "other settings").get("x", compute)
     assert len(calls) == 2
 
 
 def test_a_damaged_value_is_computed_again(tmp_path):
-    store = Store(tmp_path, "one")
-    store.keep("x", lambda: 1)
+    cache = Cache(tmp_path, "one")
+    cache.get("x", lambda: 1)
     next(tmp_path.iterdir()).write_text("{")
-    assert store.keep("x", lambda: 2) == 2
+    assert cache.get("x", lambda: 2) == 2

@@ -1,0 +1,189 @@
+"""The registry of compared methods, which Table 1, ``p3dc evaluate`` and ``docs/methods.md`` read.
+
+A new method is a file, its export in ``p3dc.baselines`` and a line here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from p3dc import baselines
+from p3dc.baselines.contract import TaskMethod
+from p3dc.baselines.deepvoro import N_VIEWS
+from p3dc.errors import InputError
+from p3dc.features import FeatureSet
+from p3dc.priors.prototypes import Priors
+
+METRIC = "Meta-learning (metric learning)"
+OPTIMIZATION = "Meta-learning (optimization)"
+TRANSFER = "Transfer learning"
+NEIGHBOUR = "Nearest neighbour"
+CALIBRATION = "Data calibration"
+OTHERS = "Not in the paper's table"
+
+TRAINED = ("base", "torch")
+CHOSEN = ("base", "validation")
+REMEDIES = {
+    "base": "features of single base samples. Give base features instead of priors",
+    "validation": "validation classes to choose its parameters on. Add validation features",
+}
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The features, priors and folders that methods are built from.
+
+    Attributes
+    ----------
+    priors : Priors
+    base : FeatureSet, optional
+    selection_base : FeatureSet, optional
+        The base classes that parameters may be chosen with, where those are not all.
+    validation : function from classifier to accuracy, optional
+        Evaluates a classifier on tasks of validation classes.
+    cache : Path, optional
+        Folder for trained weights.
+    data_set : str, optional
+        The paper's name of the data set.
+    """
+
+    priors: Priors
+    base: FeatureSet | None = None
+    selection_base: FeatureSet | None = None
+    validation: Callable[[TaskMethod], float] | None = None
+    cache: Path | None = None
+    data_set: str | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """One compared method.
+
+    Attributes
+    ----------
+    key : str
+        Its name on the command line.
+    kind : type of TaskMethod
+    name : str
+        Its name in the table of ``p3dc evaluate``.
+    family : str
+        Its group in Table 1.
+    reference : str
+        Authors and year, if it was published.
+    needs : tuple of str
+        Any of "priors", "base", "torch" and "validation".
+    choose : function from Sources to dict, optional
+        Chooses the parameters that it leaves open.
+    row : str, optional
+        Its name in Table 1, where that is not its name and year.
+    slow : bool
+        Whether ``p3dc reproduce`` may use fewer tasks.
+    """
+
+    key: str
+    kind: type[TaskMethod]
+    name: str
+    family: str
+    reference: str = ""
+    needs: tuple[str, ...] = ()
+    choose: Callable[[Any], dict[str, Any]] = lambda _: {}
+    row: str = ""
+    slow: bool = False
+
+    @property
+    def title(self) -> str:
+        """The name of its row in Table 1."""
+        return self.row or (f"{self.name} ({self.reference[-4:]})" if self.reference else self.name)
+
+    def check(self, sources: Sources) -> None:
+        """Refuse sources that do not have what the method needs."""
+        for need, remedy in REMEDIES.items():
+            if need in self.needs and getattr(sources, need) is None:
+                raise InputError(f"{self.key} needs {remedy}.")
+
+    def build(self, sources: Sources) -> TaskMethod:
+        """Build the method with the parameters that it chooses."""
+        self.check(sources)
+        options = self.choose(sources) | ({"cache": sources.cache} if "torch" in self.needs else {})
+        return self.kind(*(getattr(sources, need) for need in self.needs if need in ("priors", "base")), **options)
+
+
+def _best(sources: Any, candidates: dict[Any, TaskMethod]) -> Any:
+    """Return the key of the candidate that is best on validation classes; among equals, the first."""
+    return max(candidates, key=lambda key: sources.validation(candidates[key]))
+
+
+def _choose_views(sources: Any) -> dict[str, Any]:
+    accuracy = {number: sources.validation(baselines.DeepVoro((number,))) for number in range(N_VIEWS)}
+    ranked = sorted(accuracy, key=lambda number: -accuracy[number])
+    n_views = _best(sources, {n: baselines.DeepVoro(tuple(ranked[:n])) for n in range(1, N_VIEWS + 1)})
+    return {"views": tuple(sorted(ranked[:n_views]))}
+
+
+def _choose_surrogate(sources: Any) -> dict[str, Any]:
+    number = _best(sources, {number: baselines.DeepVoro((number,)) for number in range(N_VIEWS)})
+    options = [
+        {"number": number, "n_nearest": n_nearest, "weight": weight}
+        for n_nearest in (1, 3, 5, 10)
+        for weight in (0.1, 0.3, 1.0, 3.0)
+    ]
+    base = sources.selection_base or sources.base
+    best: int = _best(sources, {i: baselines.DeepVoroPP(base, **each) for i, each in enumerate(options)})
+    return options[best]
+
+
+def _choose_shrinkage(sources: Any) -> dict[str, Any]:
+    base = sources.selection_base or sources.base
+    candidates = {value: baselines.GDA(base, shrinkage=value) for value in (0.5, 0.8, 0.9, 0.95, 0.99)}
+    return {"shrinkage": _best(sources, candidates)}
+
+
+def _published_scale(sources: Any) -> dict[str, Any]:
+    return {"scale": 4.0 if sources.data_set == "CUB" else 2.0}
+
+
+_TABLE = (
+    Method("matchingnet", baselines.MatchingNet, "MatchingNet", METRIC, "Vinyals et al., 2016"),
+    Method("protonet", baselines.ProtoNet, "ProtoNet", METRIC, "Snell et al., 2017"),
+    Method("relationnet", baselines.RelationNet, "RelationNet", METRIC, "Sung et al., 2018", TRAINED),
+    Method("anil", baselines.ANIL, "ANIL", OPTIMIZATION, "Finn et al., 2017", TRAINED, row="MAML (2017), head only"),
+    Method("leo", baselines.LEO, "LEO", OPTIMIZATION, "Rusu et al., 2019", TRAINED),
+    Method(
+        "metaoptnet-svm",
+        baselines.MetaOptNetSVM,
+        "MetaOptNet SVM",
+        OPTIMIZATION,
+        "Lee et al., 2019",
+        row="DCO = MetaOptNet SVM (2019)",
+    ),
+    Method("metaoptnet-ridge", baselines.MetaOptNetRidge, "MetaOptNet ridge", OPTIMIZATION, "Lee et al., 2019"),
+    Method("baseline++", baselines.BaselinePP, "Baseline++", TRANSFER, "Chen et al., 2019", choose=_published_scale),
+    Method("negative-cosine", baselines.NegativeCosine, "Negative-Cosine", TRANSFER, "Liu et al., 2020"),
+    Method("s2m2", baselines.S2M2Head, "S2M2_R", TRANSFER, "Mangla et al., 2020"),
+    Method("nn", baselines.NN, "NN", NEIGHBOUR),
+    Method("l2n", baselines.L2N, "L2N", NEIGHBOUR, row="L2N + NN"),
+    Method("cl2n", baselines.CL2N, "CL2N", NEIGHBOUR, needs=("priors",), row="CL2N + NN"),
+    Method("simpleshot", baselines.SimpleShot, "SimpleShot", NEIGHBOUR, "Wang et al., 2019", ("priors",)),
+    Method("deepvoro", baselines.DeepVoro, "DeepVoro", NEIGHBOUR, "Ma et al., 2022", ("validation",), _choose_views),
+    Method("deepvoro++", baselines.DeepVoroPP, "DeepVoro++", NEIGHBOUR, "Ma et al., 2022", CHOSEN, _choose_surrogate),
+    Method("restorenet", baselines.RestoreNet, "RestoreNet", CALIBRATION, "Xue and Wang, 2020", TRAINED),
+    Method("dc", baselines.DC, "DC", CALIBRATION, "Yang et al., 2021", ("base",), slow=True),
+    Method("dc-nearest", baselines.DCNearest, "DC + L2N + NN", CALIBRATION, needs=("priors",)),
+    Method("tcpr", baselines.TCPR, "TCPR", CALIBRATION, "Xu et al., 2022", ("base",)),
+    Method("logistic", baselines.LogisticRegression, "Logistic regression", OTHERS),
+    Method("gda", baselines.GDA, "GDA", OTHERS, needs=CHOSEN, choose=_choose_shrinkage),
+)
+METHODS = {method.key: method for method in _TABLE}
+"""The methods by their keys, in the order of Table 1."""
+
+
+def methods_table() -> str:
+    """Write the registry as the Markdown table of ``docs/methods.md``."""
+    lines = ["| method | reference | `--method` | class | needs | what differs from its publication |"]
+    lines.append("|---|---|---|---|---|---|")
+    for method in METHODS.values():
+        name, kind = method.row.partition(" (")[0] or method.name, f"`p3dc.baselines.{method.kind.__name__}`"
+        cells = (name, method.reference, f"`{method.key}`", kind, ", ".join(method.needs), method.kind.differs)
+        lines.append(f"| {' | '.join(cell or '—' for cell in cells)} |")
+    return "\n".join(lines)

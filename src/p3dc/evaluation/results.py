@@ -1,0 +1,168 @@
+"""Results: accuracy and confidence over tasks, 95 % intervals, paired differences."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from p3dc.confidence.metrics import Reliability
+
+Counts = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+
+
+def half_width(values: Values) -> float:
+    """Compute half the width of the 95 % interval of a mean; NaN for a single value."""
+    if len(values) < 2:
+        return float("nan")
+    return float(1.96 * np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def mean_and_interval(sums: Counts, n_tasks: int) -> tuple[Values, Values]:
+    """Compute means over tasks and half the widths of their intervals from sums and sums of squares, (2, G)."""
+    total, squares = sums
+    mean = total / n_tasks
+    error = np.sqrt(np.maximum(squares - n_tasks * mean**2, 0) / max(n_tasks - 1, 1) / n_tasks)
+    return mean, 1.96 * error if n_tasks > 1 else np.full(len(mean), np.nan)
+
+
+def percent(mean: float, interval: float) -> str:
+    """Format a mean and half the width of its interval in percent."""
+    return f"{100 * mean:.2f} ± {100 * interval:.2f}"
+
+
+def points(mean: float, interval: float) -> str:
+    """Format a difference and half the width of its interval in percentage points, with its sign."""
+    return f"{100 * mean:+.2f} ± {100 * interval:.2f}"
+
+
+@dataclass(frozen=True, eq=False)
+class BatchResult:
+    """The results of one classifier on a batch of tasks.
+
+    Attributes
+    ----------
+    accuracy : array of shape (T,)
+    auroc : array of shape (T,) or None
+        Where there are scores, and queries of classes outside each task.
+    reliability : Reliability or None
+        Where there are probabilities.
+    """
+
+    accuracy: Values
+    auroc: Values | None = None
+    reliability: Reliability | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class TaskScores:
+    """The accuracy of each task, and how far the confidence can be trusted.
+
+    Attributes
+    ----------
+    accuracy : array of shape (n_tasks,)
+        Fraction of queries that each task gets right.
+    calibration_error : float or None
+        Expected calibration error of the probabilities over all queries, where the classifier has probabilities.
+    auroc : array of shape (n_tasks,) or None
+        Area under the ROC curve that separates known queries from those of other classes, where there were any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from p3dc.evaluation.results import TaskScores
+    >>> print(TaskScores(np.array([0.6, 0.8, 0.7, 0.7])))
+    70.00 ± 8.00 % (95 % CI, 4 tasks)
+    """
+
+    accuracy: Values
+    calibration_error: float | None = None
+    auroc: Values | None = None
+
+    @classmethod
+    def from_batches(cls, batches: Sequence[BatchResult]) -> "TaskScores":
+        """Join the results of batches in their order."""
+        auroc = [batch.auroc for batch in batches if batch.auroc is not None]
+        reliability = [batch.reliability for batch in batches if batch.reliability is not None]
+        total = Reliability()
+        for part in reliability:
+            total.join(part)
+        return cls(
+            np.concatenate([batch.accuracy for batch in batches]),
+            total.error if reliability else None,
+            np.concatenate(auroc) if auroc else None,
+        )
+
+    @property
+    def mean(self) -> float:
+        """Mean accuracy, from 0 to 1."""
+        return float(self.accuracy.mean())
+
+    @property
+    def interval(self) -> float:
+        """Half the width of the 95 % interval of the mean."""
+        return half_width(self.accuracy)
+
+    def __str__(self) -> str:
+        text = f"{percent(self.mean, self.interval)} % (95 % CI, {len(self.accuracy):,} tasks)"
+        if self.calibration_error is not None:
+            text += f", calibration error {self.calibration_error:.3f}"
+        return text if self.auroc is None else f"{text}, AUROC of unknowns {self.auroc.mean():.3f}"
+
+
+def paired_difference(one: TaskScores, two: TaskScores) -> tuple[float, float]:
+    """Compute the mean gain of one over the other on the first tasks that both have, with half its interval."""
+    n_tasks = min(len(one.accuracy), len(two.accuracy))
+    gain = one.accuracy[:n_tasks] - two.accuracy[:n_tasks]
+    return float(gain.mean()), half_width(gain)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more accurate one classifier is than another on the same tasks.
+
+    Attributes
+    ----------
+    name, reference : str
+        The two classifiers.
+    mean : float
+        Mean over the tasks of the accuracy of the first minus that of the second.
+    interval : float
+        Half the width of the 95 % interval of the mean.
+    """
+
+    name: str
+    reference: str
+    mean: float
+    interval: float
+
+    def __str__(self) -> str:
+        return f"{self.name} − {self.reference}: {points(self.mean, self.interval)} points (95 % CI, paired)"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Several classifiers on the same tasks.
+
+    Attributes
+    ----------
+    scores : dict from name to TaskScores
+    """
+
+    scores: dict[str, TaskScores]
+
+    def difference(self, name: str, reference: str) -> Difference:
+        """Compare two of the classifiers task by task."""
+        return Difference(name, reference, *paired_difference(self.scores[name], self.scores[reference]))
+
+    @property
+    def differences(self) -> list[Difference]:
+        """Every other classifier against the first."""
+        reference, *others = self.scores
+        return [self.difference(name, reference) for name in others]
+
+    def __str__(self) -> str:
+        width = max(map(len, self.scores))
+        lines = [f"{name:<{width}}  {scores}" for name, scores in self.scores.items()]
+        return "\n".join(lines + [str(difference) for difference in self.differences])
