@@ -15,7 +15,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_every_exported_method_is_registered_once():
-    assert sorted(method.kind.__name__ for method in METHODS.values()) == sorted(baselines.__all__)
+    assert sorted(method.kind.__name__ for method in METHODS.values()) == dir(baselines)
+    assert all(getattr(baselines, method.kind.__name__) is method.kind for method in METHODS.values())
+    with pytest.raises(AttributeError, match="module 'p3dc.baselines' has no attribute 'magic'"):
+        _ = baselines.magic
     assert all(key == method.key for key, method in METHODS.items())
 
 

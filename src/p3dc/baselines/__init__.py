@@ -1,40 +1,21 @@
 """The methods that P3DC-Shot is compared with; :mod:`p3dc.baselines.registry` lists them."""
 
-from p3dc.baselines.anil import ANIL
-from p3dc.baselines.dc import DC, DCNearest
-from p3dc.baselines.deepvoro import DeepVoro, DeepVoroPP
-from p3dc.baselines.gda import GDA
-from p3dc.baselines.leo import LEO
-from p3dc.baselines.logistic import LogisticRegression
-from p3dc.baselines.metaoptnet import MetaOptNetRidge, MetaOptNetSVM
-from p3dc.baselines.nearest import CL2N, L2N, NN, SimpleShot
-from p3dc.baselines.prototypical import MatchingNet, ProtoNet
-from p3dc.baselines.relationnet import RelationNet
-from p3dc.baselines.restorenet import RestoreNet
-from p3dc.baselines.sgd_heads import BaselinePP, NegativeCosine, S2M2Head
-from p3dc.baselines.tcpr import TCPR
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ANIL",
-    "CL2N",
-    "DC",
-    "GDA",
-    "L2N",
-    "LEO",
-    "NN",
-    "TCPR",
-    "BaselinePP",
-    "DCNearest",
-    "DeepVoro",
-    "DeepVoroPP",
-    "LogisticRegression",
-    "MatchingNet",
-    "MetaOptNetRidge",
-    "MetaOptNetSVM",
-    "NegativeCosine",
-    "ProtoNet",
-    "RelationNet",
-    "RestoreNet",
-    "S2M2Head",
-    "SimpleShot",
-]
+if TYPE_CHECKING:
+    from p3dc.baselines.contract import TaskMethod
+
+
+def __getattr__(name: str) -> "type[TaskMethod]":
+    from p3dc.baselines.registry import METHODS
+
+    for method in METHODS.values():
+        if method.home.endswith(f".{name}"):
+            return method.kind
+    raise AttributeError(f"module 'p3dc.baselines' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    from p3dc.baselines.registry import METHODS
+
+    return sorted(method.home.partition(".")[2] for method in METHODS.values())

@@ -1,16 +1,17 @@
 """The registry of compared methods, which Table 1, ``p3dc evaluate`` and ``docs/methods.md`` read.
 
-A new method is a file, its export in ``p3dc.baselines`` and a line here.
+A new method is a file and a line here; :mod:`p3dc.baselines` exports every class that has a line.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from p3dc import baselines
 from p3dc.baselines.contract import TaskMethod
-from p3dc.baselines.deepvoro import N_VIEWS
+from p3dc.baselines.deepvoro import N_VIEWS, DeepVoro, DeepVoroPP
+from p3dc.baselines.gda import GDA
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.priors.prototypes import Priors
@@ -64,7 +65,8 @@ class Method:
     ----------
     key : str
         Its name on the command line.
-    kind : type of TaskMethod
+    home : str
+        Its module and class, below ``p3dc.baselines``.
     name : str
         Its name in the table of ``p3dc evaluate``.
     family : str
@@ -82,7 +84,7 @@ class Method:
     """
 
     key: str
-    kind: type[TaskMethod]
+    home: str
     name: str
     family: str
     reference: str = ""
@@ -90,6 +92,13 @@ class Method:
     choose: Callable[[Any], dict[str, Any]] = lambda _: {}
     row: str = ""
     slow: bool = False
+
+    @property
+    def kind(self) -> type[TaskMethod]:
+        """Its class, which is imported on first use."""
+        module, _, name = self.home.partition(".")
+        kind: type[TaskMethod] = getattr(import_module(f"p3dc.baselines.{module}"), name)
+        return kind
 
     @property
     def title(self) -> str:
@@ -115,27 +124,27 @@ def _best(sources: Any, candidates: dict[Any, TaskMethod]) -> Any:
 
 
 def _choose_views(sources: Any) -> dict[str, Any]:
-    accuracy = {number: sources.validation(baselines.DeepVoro((number,))) for number in range(N_VIEWS)}
+    accuracy = {number: sources.validation(DeepVoro((number,))) for number in range(N_VIEWS)}
     ranked = sorted(accuracy, key=lambda number: -accuracy[number])
-    n_views = _best(sources, {n: baselines.DeepVoro(tuple(ranked[:n])) for n in range(1, N_VIEWS + 1)})
+    n_views = _best(sources, {n: DeepVoro(tuple(ranked[:n])) for n in range(1, N_VIEWS + 1)})
     return {"views": tuple(sorted(ranked[:n_views]))}
 
 
 def _choose_surrogate(sources: Any) -> dict[str, Any]:
-    number = _best(sources, {number: baselines.DeepVoro((number,)) for number in range(N_VIEWS)})
+    number = _best(sources, {number: DeepVoro((number,)) for number in range(N_VIEWS)})
     options = [
         {"number": number, "n_nearest": n_nearest, "weight": weight}
         for n_nearest in (1, 3, 5, 10)
         for weight in (0.1, 0.3, 1.0, 3.0)
     ]
     base = sources.selection_base or sources.base
-    best: int = _best(sources, {i: baselines.DeepVoroPP(base, **each) for i, each in enumerate(options)})
+    best: int = _best(sources, {i: DeepVoroPP(base, **each) for i, each in enumerate(options)})
     return options[best]
 
 
 def _choose_shrinkage(sources: Any) -> dict[str, Any]:
     base = sources.selection_base or sources.base
-    candidates = {value: baselines.GDA(base, shrinkage=value) for value in (0.5, 0.8, 0.9, 0.95, 0.99)}
+    candidates = {value: GDA(base, shrinkage=value) for value in (0.5, 0.8, 0.9, 0.95, 0.99)}
     return {"shrinkage": _best(sources, candidates)}
 
 
@@ -144,35 +153,35 @@ def _published_scale(sources: Any) -> dict[str, Any]:
 
 
 _TABLE = (
-    Method("matchingnet", baselines.MatchingNet, "MatchingNet", METRIC, "Vinyals et al., 2016"),
-    Method("protonet", baselines.ProtoNet, "ProtoNet", METRIC, "Snell et al., 2017"),
-    Method("relationnet", baselines.RelationNet, "RelationNet", METRIC, "Sung et al., 2018", TRAINED),
-    Method("anil", baselines.ANIL, "ANIL", OPTIMIZATION, "Finn et al., 2017", TRAINED, row="MAML (2017), head only"),
-    Method("leo", baselines.LEO, "LEO", OPTIMIZATION, "Rusu et al., 2019", TRAINED),
+    Method("matchingnet", "prototypical.MatchingNet", "MatchingNet", METRIC, "Vinyals et al., 2016"),
+    Method("protonet", "prototypical.ProtoNet", "ProtoNet", METRIC, "Snell et al., 2017"),
+    Method("relationnet", "relationnet.RelationNet", "RelationNet", METRIC, "Sung et al., 2018", TRAINED),
+    Method("anil", "anil.ANIL", "ANIL", OPTIMIZATION, "Finn et al., 2017", TRAINED, row="MAML (2017), head only"),
+    Method("leo", "leo.LEO", "LEO", OPTIMIZATION, "Rusu et al., 2019", TRAINED),
     Method(
         "metaoptnet-svm",
-        baselines.MetaOptNetSVM,
+        "metaoptnet.MetaOptNetSVM",
         "MetaOptNet SVM",
         OPTIMIZATION,
         "Lee et al., 2019",
         row="DCO = MetaOptNet SVM (2019)",
     ),
-    Method("metaoptnet-ridge", baselines.MetaOptNetRidge, "MetaOptNet ridge", OPTIMIZATION, "Lee et al., 2019"),
-    Method("baseline++", baselines.BaselinePP, "Baseline++", TRANSFER, "Chen et al., 2019", choose=_published_scale),
-    Method("negative-cosine", baselines.NegativeCosine, "Negative-Cosine", TRANSFER, "Liu et al., 2020"),
-    Method("s2m2", baselines.S2M2Head, "S2M2_R", TRANSFER, "Mangla et al., 2020"),
-    Method("nn", baselines.NN, "NN", NEIGHBOUR),
-    Method("l2n", baselines.L2N, "L2N", NEIGHBOUR, row="L2N + NN"),
-    Method("cl2n", baselines.CL2N, "CL2N", NEIGHBOUR, needs=("priors",), row="CL2N + NN"),
-    Method("simpleshot", baselines.SimpleShot, "SimpleShot", NEIGHBOUR, "Wang et al., 2019", ("priors",)),
-    Method("deepvoro", baselines.DeepVoro, "DeepVoro", NEIGHBOUR, "Ma et al., 2022", ("validation",), _choose_views),
-    Method("deepvoro++", baselines.DeepVoroPP, "DeepVoro++", NEIGHBOUR, "Ma et al., 2022", CHOSEN, _choose_surrogate),
-    Method("restorenet", baselines.RestoreNet, "RestoreNet", CALIBRATION, "Xue and Wang, 2020", TRAINED),
-    Method("dc", baselines.DC, "DC", CALIBRATION, "Yang et al., 2021", ("base",), slow=True),
-    Method("dc-nearest", baselines.DCNearest, "DC + L2N + NN", CALIBRATION, needs=("priors",)),
-    Method("tcpr", baselines.TCPR, "TCPR", CALIBRATION, "Xu et al., 2022", ("base",)),
-    Method("logistic", baselines.LogisticRegression, "Logistic regression", OTHERS),
-    Method("gda", baselines.GDA, "GDA", OTHERS, needs=CHOSEN, choose=_choose_shrinkage),
+    Method("metaoptnet-ridge", "metaoptnet.MetaOptNetRidge", "MetaOptNet ridge", OPTIMIZATION, "Lee et al., 2019"),
+    Method("baseline++", "sgd_heads.BaselinePP", "Baseline++", TRANSFER, "Chen et al., 2019", choose=_published_scale),
+    Method("negative-cosine", "sgd_heads.NegativeCosine", "Negative-Cosine", TRANSFER, "Liu et al., 2020"),
+    Method("s2m2", "sgd_heads.S2M2Head", "S2M2_R", TRANSFER, "Mangla et al., 2020"),
+    Method("nn", "nearest.NN", "NN", NEIGHBOUR),
+    Method("l2n", "nearest.L2N", "L2N", NEIGHBOUR, row="L2N + NN"),
+    Method("cl2n", "nearest.CL2N", "CL2N", NEIGHBOUR, needs=("priors",), row="CL2N + NN"),
+    Method("simpleshot", "nearest.SimpleShot", "SimpleShot", NEIGHBOUR, "Wang et al., 2019", ("priors",)),
+    Method("deepvoro", "deepvoro.DeepVoro", "DeepVoro", NEIGHBOUR, "Ma et al., 2022", ("validation",), _choose_views),
+    Method("deepvoro++", "deepvoro.DeepVoroPP", "DeepVoro++", NEIGHBOUR, "Ma et al., 2022", CHOSEN, _choose_surrogate),
+    Method("restorenet", "restorenet.RestoreNet", "RestoreNet", CALIBRATION, "Xue and Wang, 2020", TRAINED),
+    Method("dc", "dc.DC", "DC", CALIBRATION, "Yang et al., 2021", ("base",), slow=True),
+    Method("dc-nearest", "dc.DCNearest", "DC + L2N + NN", CALIBRATION, needs=("priors",)),
+    Method("tcpr", "tcpr.TCPR", "TCPR", CALIBRATION, "Xu et al., 2022", ("base",)),
+    Method("logistic", "logistic.LogisticRegression", "Logistic regression", OTHERS),
+    Method("gda", "gda.GDA", "GDA", OTHERS, needs=CHOSEN, choose=_choose_shrinkage),
 )
 METHODS = {method.key: method for method in _TABLE}
 """The methods by their keys, in the order of Table 1."""
