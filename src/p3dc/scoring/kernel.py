@@ -84,33 +84,35 @@ def mix_and_attend(products: Array, grams: Array, mix: Array, *, uniform: bool =
     n_tasks, _, n_way, n_shot, n_corners = products.shape
     pairs = xp.reshape(mix[:, None] * mix, (n_corners**2, -1))
     by_sample = xp.reshape(xp.permute_dims(grams, (0, 1, 2, 4, 3, 5)), (n_tasks, n_way, n_shot, n_shot, n_corners**2))
-    kernel = _contract(by_sample, pairs)
+    kernel = by_sample @ pairs
     squared = xp.stack([kernel[:, :, k, k] for k in range(n_shot)], axis=2)
     lengths = xp.sqrt(squared.clip(min=xp.finfo(kernel.dtype).tiny))
-    logits = _contract(xp.permute_dims(products, (0, 2, 3, 1, 4)), mix / lengths[..., None, :])
+    by_class, weights = xp.permute_dims(products, (0, 2, 3, 1, 4)), mix / lengths[..., None, :]
+    logits = by_class * weights if n_corners == 1 and is_tensor(products) else by_class @ weights
     if n_shot == 1:
         return logits[:, :, 0], lengths
     kernel /= lengths[:, :, :, None] * lengths[:, :, None]
     if uniform:
         return xp.sum(logits, axis=2) / xp.sqrt(xp.sum(kernel, axis=(2, 3)))[:, :, None], lengths
-    # The weights need not sum to one: a prototype's length and its product with the query grow with their sum alike.
-    weights = xp.exp(logits - xp.max(logits, axis=2, keepdims=True))
+    weights = _attention(logits)
     logits *= weights
     return xp.sum(logits, axis=2) / xp.sqrt(_squared_lengths(weights, kernel)), lengths
 
 
-def _contract(left: Array, right: Array) -> Array:
-    """Multiply matrices whose inner axis is short, (..., a, i), (..., i, b) -> (..., a, b).
+def _attention(logits: Array) -> Array:
+    """Weigh the samples of each class, (T, N, K, Q, G).
 
-    NumPy is fastest with a matrix product, a GPU with a few sums that its compiler can fuse.
+    The weights need not sum to one: a prototype's length and its product with the query grow with their sum alike.
     """
-    if not is_tensor(left):
-        return left @ right
-    return sum(left[..., i, None] * right[..., i, None, :] for i in range(left.shape[-1]))
+    xp = array_namespace(logits)
+    return xp.softmax(logits, 2) if is_tensor(logits) else xp.exp(logits - xp.max(logits, axis=2, keepdims=True))
 
 
 def _squared_lengths(weights: Array, kernel: Array) -> Array:
-    """Squared lengths of weighted sums of samples, (T, N, K, Q, G), (T, N, K, K, G) -> (T, N, Q, G)."""
+    """Return squared lengths of weighted sums of samples, (T, N, K, Q, G), (T, N, K, K, G) -> (T, N, Q, G).
+
+    NumPy is fastest with matrix products, a GPU with a loop that never copies.
+    """
     xp = array_namespace(weights)
     if not is_tensor(weights):
         by_point, kernels = (xp.permute_dims(array, (0, 1, 4, 2, 3)).copy() for array in (weights, kernel))
@@ -119,6 +121,6 @@ def _squared_lengths(weights: Array, kernel: Array) -> Array:
     for k in range(1, weights.shape[2]):
         row = weights[:, :, k]
         for other in range(k):
-            row = row + 2 * kernel[:, :, k, other, None] * weights[:, :, other]
-        squared = squared + row * weights[:, :, k]
+            row = xp.addcmul(row, kernel[:, :, k, other, None], weights[:, :, other], value=2)
+        squared.addcmul_(row, weights[:, :, k])
     return squared

@@ -5,7 +5,6 @@ Shape letters are those of :mod:`p3dc.scoring.kernel`.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from p3dc.scoring.whitened_corners import WhitenedCorners
 from p3dc.tasks import Tasks
 
 LEVEL = 1e-12  # scores that differ by less are equal, and the first of equal classes is predicted
-COMPILE_AFTER = 4e11  # attended scores: computing that many takes as long as compiling the kernel
 
 
 class TorchScorer:
@@ -41,8 +39,6 @@ class TorchScorer:
     def __init__(self, source: TableCorners | WhitenedCorners, budget: Budget) -> None:
         self.source, self.budget, self.device = source, budget, budget.device
         self.attention = source.settings.attention
-        self.attended = 0
-        self._compiled: Callable[..., Any] | None = None
 
     def correct(self, tasks: Tasks, watch: Callable[[slice, Any], None] | None = None) -> npt.NDArray[np.int64]:
         """Count the queries that each task gets right at each point, (T, G).
@@ -70,7 +66,7 @@ class TorchScorer:
         n_tasks, n_way, n_shot = tasks.support.shape
         n_queries = tasks.queries.shape[1] * tasks.queries.shape[2]
         n_scores = n_way * n_queries * self.source.n_points
-        attending = n_scores * (4 * n_shot + 4) + 2 * n_scores // n_way
+        attending = n_scores * (3 * n_shot + 4) + 2 * n_scores // n_way
         size = self.budget.batch_size(self.source.numbers(n_way, n_shot, n_queries) + attending)
         for start in range(0, n_tasks, size):
             part = slice(start, min(start + size, n_tasks))
@@ -78,21 +74,13 @@ class TorchScorer:
                 torch.as_tensor(rows[part], device=self.device.torch) for rows in (tasks.support, tasks.queries)
             )
             yield part, self._score(support, queries.flatten(1))
-            self.attended += n_scores * n_shot * len(support)
 
     def _score(self, support: Tensor, queries: Tensor) -> Tensor:
         products, grams, mix, lengths = self.source.corners(support, queries)
         if self.attention != "raw":
             products = products / lengths[:, :, None, None, None]
-        scores: Tensor = self._kernel()(products, grams, mix, uniform=self.attention == "mean")[0]
-        return scores / lengths[:, None, :, None] if self.attention == "raw" else scores
-
-    def _kernel(self) -> Callable[..., Any]:
-        """Return the kernel, on a GPU compiled once that is worth its time: it then writes only the scores."""
-        if self.attended < COMPILE_AFTER or self.device.torch.type != "cuda" or find_spec("triton") is None:
-            return mix_and_attend
-        self._compiled = self._compiled or torch.compile(mix_and_attend)
-        return self._compiled
+        scores: Tensor = mix_and_attend(products, grams, mix, uniform=self.attention == "mean")[0]
+        return scores.div_(lengths[:, None, :, None]) if self.attention == "raw" else scores
 
 
 def whitened_on(
