@@ -67,7 +67,8 @@ class AlphaTIM(TransductiveMethod):
         """Train the weights in place, (T, N, D), (T, S + Q, D), (T, S, N)."""
         mean, square = np.zeros_like(weights), np.zeros_like(weights)
         for step in range(1, self.n_iter + 1):
-            predicted = masked_softmax(self.scale / 2 * negative_distances(samples, weights), None)
+            scaled = self.scale * weights
+            predicted = masked_softmax(samples @ scaled.mT - np.vecdot(scaled, weights)[:, None] / 2, None)
             slopes = self.scale * self._slopes(predicted, own)
             gradient = slopes.mT @ samples - slopes.sum(axis=1)[..., None] * weights
             mean += (1 - MOMENTS[0]) * (gradient - mean)

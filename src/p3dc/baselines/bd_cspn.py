@@ -37,5 +37,6 @@ class BDCSPN(CentredMethod):
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Rectify the prototypes and compute the cosines of the shifted queries to them."""
-        prototypes, shifted = rectify(*state, self._transform(queries), self.scale)
+        support, own = state
+        prototypes, shifted = rectify(support, own, self._transform(queries), self.scale)
         return np.asarray(l2_normalize(shifted) @ l2_normalize(prototypes).mT)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from p3dc._arrays import Array
+from p3dc.baselines.contract import negative_distances
 from p3dc.baselines.transductive import CentredMethod, rectify
 from p3dc.method import masked_softmax
 from p3dc.priors.prototypes import Priors
@@ -56,7 +57,7 @@ class LaplacianShot(CentredMethod):
         if weight is None:
             weight = 0.7 if own.shape[1] < 5 * own.shape[2] else 0.3
         prototypes, shifted = rectify(support, own, self._transform(queries), scale=10.0)
-        nearness = 2 * shifted @ prototypes.mT - np.vecdot(prototypes, prototypes)[:, None]
+        nearness = negative_distances(shifted, prototypes)
         affinity = self._affinity(shifted)
         assigned = masked_softmax(nearness, None)
         for _ in range(self.n_iter):
@@ -67,7 +68,7 @@ class LaplacianShot(CentredMethod):
         """Mark the nearest other queries of each query, (T, Q, D) -> (T, Q, Q)."""
         n_queries = queries.shape[1]
         n_others = min(self.n_neighbors, n_queries) - 1
-        nearness = 2 * queries @ queries.mT - np.vecdot(queries, queries)[:, None]
+        nearness = negative_distances(queries, queries)
         nearness[:, np.arange(n_queries), np.arange(n_queries)] = -np.inf
         nearest = np.argsort(-nearness, axis=-1, stable=True)[..., :n_others]
         affinity = np.zeros_like(nearness)

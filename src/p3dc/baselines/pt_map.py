@@ -68,15 +68,19 @@ class PTMAP(TransductiveMethod):
         """Scale rows to 1 and columns to the same number in turn, (T, Q, D), (T, N, D) -> (T, Q, N)."""
         nearness = self.scale * negative_distances(queries, centres).astype(np.float64)
         plan = np.exp(nearness - nearness.max(axis=-1, keepdims=True))
-        wanted = plan.shape[1] / plan.shape[2]
-        active = np.arange(len(plan))
+        n_tasks, n_queries, n_ways = plan.shape
+        rows, columns = np.ones((n_tasks, n_queries, 1)), np.ones((n_tasks, n_ways, 1))
+        sums, active = plan @ columns, np.arange(n_tasks)
+        kernel, before = plan, sums
         for _ in range(MOST_ROUNDS):
-            part = plan[active]
-            before = part.sum(axis=2, keepdims=True)
-            part /= before
-            part *= wanted / part.sum(axis=1, keepdims=True)
-            plan[active] = part
-            active = active[(np.abs(part.sum(axis=2) - before[..., 0]) > TOLERANCE).any(axis=1)]
+            rows[active] = 1 / sums
+            columns[active] = n_queries / n_ways / (kernel.mT @ rows[active])
+            sums = kernel @ columns[active]
+            now = rows[active] * sums
+            moving = (np.abs(now - before) > TOLERANCE).any(axis=(1, 2))
+            before = now
+            if not moving.all():
+                active, kernel, sums, before = active[moving], kernel[moving], sums[moving], now[moving]
             if not len(active):
                 break
-        return plan
+        return np.asarray(plan * rows * columns.mT)

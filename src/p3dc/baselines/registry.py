@@ -71,7 +71,7 @@ class Method:
     name : str
         Its name in the table of ``p3dc evaluate``.
     family : str
-        Its group in Table 1.
+        Its group in Table 1; transductive methods have no row there.
     reference : str
         Authors and year, if it was published.
     needs : tuple of str
