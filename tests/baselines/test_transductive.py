@@ -114,7 +114,7 @@ def plain_rectification(rows, labels, asked, scale):
         cosines = normalize(prototypes) @ normalize(x)
         c = int(np.argmax(cosines))
         shares[c].append(softmax(scale * cosines)[c] * x)
-    return np.array([np.mean(share, axis=0) for share in shares]), shifted
+    return np.array([np.mean(share, axis=0) for share in shares])
 
 
 @pytest.mark.parametrize("centred", [False, True])
@@ -122,8 +122,8 @@ def test_bd_cspn_is_the_cosine_to_rectified_prototypes(task, priors, centred):
     support, labels, queries = task
     mean = priors.mean if centred else 0
     rows, asked = normalize(support - mean), normalize(queries - mean)
-    prototypes, shifted = plain_rectification(rows, labels, asked, 7.0)
-    expected = [[normalize(q) @ normalize(p) for p in prototypes] for q in shifted]
+    prototypes = plain_rectification(rows, labels, asked, 7.0)
+    expected = [[normalize(q) @ normalize(p) for p in prototypes] for q in asked]
     actual = BDCSPN(priors if centred else None, scale=7.0).fit(support, labels).decision_function(queries)
     np.testing.assert_allclose(actual, expected)
 
@@ -132,7 +132,7 @@ def test_a_class_that_no_sample_is_nearest_to_keeps_its_prototype():
     support = np.array([[[1.0, 0.0], [-1.0, 0.01], [1.0, 0.1], [-1.0, 0.1]]])
     own = np.array([[[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]]])
     queries = np.array([[[1.0, 0.0], [-1.0, 0.0]]])
-    prototypes, _ = rectify(support, own, queries, 10.0)
+    prototypes = rectify(support, own, queries, 10.0)
     np.testing.assert_allclose(prototypes[0, 2], [0.0, 0.1])
 
 
@@ -140,8 +140,7 @@ def test_a_class_that_no_sample_is_nearest_to_keeps_its_prototype():
 def test_laplacianshot_updates_assignments_by_those_of_neighbours(task, priors, weight):
     support, labels, queries = task
     rows, asked = normalize(support - priors.mean), normalize(queries - priors.mean)
-    prototypes, shifted = plain_rectification(rows, labels, asked, 10.0)
-    unary = squared(shifted, prototypes)
+    unary = squared(asked, plain_rectification(rows, labels, asked, 10.0))
     neighbours = [np.argsort(row)[1:4] for row in squared(asked, asked)]  # the first is the query itself
     actual = LaplacianShot(priors, weight=weight, n_neighbors=4, n_iter=6).fit(support, labels)
     if weight is None:
@@ -156,9 +155,10 @@ def test_laplacianshot_updates_assignments_by_those_of_neighbours(task, priors, 
 
 def test_laplacianshot_without_neighbours_is_the_nearest_rectified_prototype(task):
     support, labels, queries = task
-    prototypes, shifted = plain_rectification(normalize(support), labels, normalize(queries), 10.0)
+    asked = normalize(queries)
+    prototypes = plain_rectification(normalize(support), labels, asked, 10.0)
     actual = LaplacianShot(weight=0.0).fit(support, labels).predict(queries)
-    np.testing.assert_array_equal(actual, squared(shifted, prototypes).argmin(axis=1))
+    np.testing.assert_array_equal(actual, squared(asked, prototypes).argmin(axis=1))
 
 
 def tim_loss(weights, rows, labels, asked, alpha):

@@ -27,8 +27,9 @@ class BDCSPN(CentredMethod):
     """
 
     differs = (
-        "a cosine head is not trained; features are centred by the base mean, and weights are a softmax over classes, "
-        "as in the public reimplementations"
+        "the network is not trained with a cosine head; as in the code of α-TIM's authors, features are centred by the "
+        "base mean, weights are a softmax over classes, and queries are shifted for the prototypes only, which is "
+        "better on unequal classes"
     )
 
     def __init__(self, priors: Priors | None = None, *, scale: float = 10.0) -> None:
@@ -36,7 +37,7 @@ class BDCSPN(CentredMethod):
         self.scale = scale
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Rectify the prototypes and compute the cosines of the shifted queries to them."""
+        """Rectify the prototypes and compute the cosines of the queries to them."""
         support, own = state
-        prototypes, shifted = rectify(support, own, self._transform(queries), self.scale)
-        return np.asarray(l2_normalize(shifted) @ l2_normalize(prototypes).mT)
+        queries = self._transform(queries)
+        return np.asarray(queries @ l2_normalize(rectify(support, own, queries, self.scale)).mT)

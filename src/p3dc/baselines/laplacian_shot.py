@@ -33,8 +33,8 @@ class LaplacianShot(CentredMethod):
     """
 
     differs = (
-        "λ is 0.7, or 0.3 from five shots on, the values tuned for miniImageNet and CUB; all 20 updates are made, "
-        "also after convergence"
+        "λ is 0.7, or 0.3 from five shots on, which α-TIM's authors tuned for miniImageNet and CUB; as in their code, "
+        "queries are shifted for the prototypes only; all 20 updates are made, also after convergence"
     )
 
     def __init__(
@@ -56,9 +56,9 @@ class LaplacianShot(CentredMethod):
         weight = self.weight
         if weight is None:
             weight = 0.7 if own.shape[1] < 5 * own.shape[2] else 0.3
-        prototypes, shifted = rectify(support, own, self._transform(queries), scale=10.0)
-        nearness = negative_distances(shifted, prototypes)
-        affinity = self._affinity(shifted)
+        queries = self._transform(queries)
+        nearness = negative_distances(queries, rectify(support, own, queries, scale=10.0))
+        affinity = self._affinity(queries)
         assigned = masked_softmax(nearness, None)
         for _ in range(self.n_iter):
             assigned = masked_softmax(nearness + weight * (affinity @ assigned), None)

@@ -49,8 +49,8 @@ def means_of(samples: Array, weights: Array) -> Array:
     return np.asarray(weights.mT @ samples / weights.sum(axis=1)[..., None])
 
 
-def rectify(support: Array, own: Array, queries: Array, scale: float) -> tuple[Array, Array]:
-    """Shift the queries onto the support and estimate each class again from all samples nearest to it.
+def rectify(support: Array, own: Array, queries: Array, scale: float) -> Array:
+    """Estimate each class again from all samples nearest to it, with the queries shifted onto the support.
 
     Parameters
     ----------
@@ -63,9 +63,8 @@ def rectify(support: Array, own: Array, queries: Array, scale: float) -> tuple[A
 
     Returns
     -------
-    prototypes : array of shape (T, N, D)
+    array of shape (T, N, D)
         The mean of the weighted samples. The weights do not sum to 1, so prototypes of uncertain samples are short.
-    shifted : array of shape (T, Q, D)
     """
     shifted = queries + (support.mean(axis=1, keepdims=True) - queries.mean(axis=1, keepdims=True))
     samples, first = np.concatenate([support, shifted], axis=1), means_of(support, own)
@@ -73,5 +72,4 @@ def rectify(support: Array, own: Array, queries: Array, scale: float) -> tuple[A
     nearest = np.equal(cosines.argmax(axis=-1)[..., None], np.arange(own.shape[-1]))
     counts = nearest.sum(axis=1)[..., None]
     sums = np.where(nearest, masked_softmax(scale * cosines, None), 0).mT @ samples
-    prototypes = np.where(counts == 0, first, sums / np.maximum(counts, 1).astype(sums.dtype))
-    return prototypes, shifted
+    return np.where(counts == 0, first, sums / np.maximum(counts, 1).astype(sums.dtype))
