@@ -27,6 +27,9 @@ from p3dc.unlabelled.refinement import Balance
 if TYPE_CHECKING:
     import pyarrow as pa
 
+UNUSED = (
+    "unlabelled rows are not used: they need the whitened space and priors with a geometry. Build such priors first."
+)
 SETTINGS = ("alpha", "beta", "space", "n_nearest", "power", "scale", "attention", "extrapolate")
 
 
@@ -349,15 +352,9 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         try:
             fitted = file.unpack_classifier(arrays, facts)
             parameters = {name: getattr(fitted.settings, name) for name in SETTINGS}
-            found = cls(
-                fitted.priors,
-                **parameters,
-                temperature=fitted.given_temperature,
-                reject=fitted.reject,
-                pile_balance=fitted.pile_balance,
-            )
+            others = {name: getattr(fitted, name) for name in ("reject", "pile_balance")}
+            found = cls(fitted.priors, **parameters, **others, temperature=fitted.given_temperature)
             check_rows(fitted.support, "support", calibrated=fitted.priors is not None)
-            found.n_features_in_ = fitted.support.shape[1]
             return found._keep(fitted)
         except (TypeError, ValueError, IndexError, AttributeError, KeyError, OverflowError) as error:
             raise InputError(f"{path} is damaged: {error}") from None
@@ -373,16 +370,12 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             X, labels, classes, priors, self.settings, reject, temperature, unlabelled, self.pile_balance
         )
         if unlabelled is not None and fitted.calibrated.refinement is None:
-            warnings.warn(
-                "unlabelled rows are not used: they need the whitened space and priors with a geometry. "
-                "Build such priors, with Priors.from_unlabelled for example.",
-                stacklevel=3,
-            )
+            warnings.warn(UNUSED, stacklevel=3)
         return self._keep(fitted)
 
     def _keep(self, fitted: FittedClassifier) -> Self:
         """Set the attributes that scikit-learn expects of a fitted estimator."""
-        self._fitted = fitted
+        self._fitted, self.n_features_in_ = fitted, fitted.support.shape[1]
         self.support_, self.labels_, self.classes_ = fitted.support, fitted.labels, fitted.classes
         found = fitted.calibrated
         self.calibrated_, self.relevance_ = found.samples, found.relevance
