@@ -18,14 +18,7 @@ PREFETCH = 8 * STEP
 
 
 class Embedder:
-    """Reads images in threads and embeds all that wait as one batch.
-
-    Parameters
-    ----------
-    backbone : Backbone
-    max_pixels : int
-        Larger images are refused before they are decoded.
-    """
+    """Reads images in threads and embeds all that wait as one batch; those of too many pixels are refused."""
 
     def __init__(self, backbone: Backbone, max_pixels: int) -> None:
         self.backbone, self.max_pixels = backbone, max_pixels

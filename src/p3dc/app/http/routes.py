@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from p3dc.adaptive.settings import check_weights
 from p3dc.app.errors import NotFoundError
 from p3dc.app.http import responses, schemas
 from p3dc.app.http.errors import RequestError
-from p3dc.app.http.metrics import CONTENT_TYPE, Metrics
+from p3dc.app.http.metrics import Metrics
 from p3dc.app.http.token import COOKIE, cookie_for, is_token
 from p3dc.app.http.uploads import FILE, IMAGES, Images
 from p3dc.app.project import model_files
@@ -77,7 +78,7 @@ def metrics(request: Request, service: Serving) -> Response:
         classes=len(state.classes),
         photos=len(state.photos),
     )
-    return Response(text, media_type=CONTENT_TYPE)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 @api.post("/session", status_code=204, responses=errors())

@@ -27,18 +27,8 @@ MOST_STEPS = 100
 class Project:
     """Classes and photos, stored in a folder or in memory.
 
-    When :meth:`change`, :meth:`undo` or :meth:`redo` return, the change is on disk. Several threads may share it.
-
-    Parameters
-    ----------
-    folder : path, optional
-    backbone : Backbone
-        Makes the features; a project of another backbone is refused.
-    start : State
-        The state of a new project.
-    priors : Priors, "backbone" or "none"
-        Base classes of a new project.
-    limits : ProjectLimits, optional
+    When :meth:`change`, :meth:`undo` or :meth:`redo` return, the change is on disk. Several threads may share it. A
+    project of another backbone is refused; a new one has the state ``start`` and the given priors.
     """
 
     def __init__(
@@ -46,7 +36,7 @@ class Project:
         folder: Path | None,
         backbone: Backbone,
         start: State,
-        priors: Priors | str = "backbone",
+        priors: Priors | str | None = "backbone",
         limits: ProjectLimits | None = None,
     ) -> None:
         self.store = Store(folder)
