@@ -194,7 +194,7 @@ def explanation(identity: str, at: At, service: Serving) -> schemas.ExplanationS
     picture = current.pictures[identity]
     found = explain_features(classifier, picture.features, photo.name, picture.thumbnail)
     row = next((i for i, example in enumerate(classifier.examples) if example.key == identity), None)
-    own_pulls = None if row is None else base_classes(classifier, row)
+    own_pulls = None if row is None else base_classes(classifier, [row])[0]
     return responses.explanation(current, classifier, found, identity, own_pulls)
 
 
