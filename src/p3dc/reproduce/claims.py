@@ -12,19 +12,11 @@ from p3dc.reproduce.table1 import TITLES
 
 @dataclass(frozen=True)
 class Claim:
-    """One ordering of the paper.
-
-    Attributes
-    ----------
-    text : str
-        The claim of the paper.
-    gain, interval : float
-        The paired difference that it is about, and half the width of its 95 % interval.
-    """
+    """One ordering of the paper."""
 
     text: str
-    gain: float
-    interval: float
+    gain: float  # the paired difference that the claim is about
+    interval: float  # half the width of its 95 % interval
 
     @property
     def verdict(self) -> str:
