@@ -19,53 +19,29 @@ N_NEIGHBOURS = 5
 N_PULLS = 5
 
 Pulls = tuple[tuple[str, float], ...]
-"""Base classes and their weights."""
+"""Some base classes and their weights; those of all base classes sum to 1."""
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An example near the photo.
-
-    Attributes
-    ----------
-    example : Example
-    cosine : float
-        Cosine of the photo and the calibrated example.
-    pulls : Pulls
-        The base classes that pulled it most or, where α and β are 0, that it resembles most. The weights of all base
-        classes sum to 1.
-    """
+    """An example near the photo."""
 
     example: Example
-    cosine: float
-    pulls: Pulls
+    cosine: float  # of the photo and the calibrated example
+    pulls: Pulls  # the base classes that pulled it most or, where α and β are 0, that it resembles most
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a photo has its label.
-
-    Attributes
-    ----------
-    prediction : Prediction
-    photo : bytes
-        A small JPEG of it.
-    cosines : dict from class to float
-    neighbours : tuple of Neighbour
-        Nearest first.
-    alpha, beta : float
-        How strongly base classes pull at both levels.
-    unknown_below : float
-        A photo whose largest cosine is lower is unknown.
-    """
+    """Why a photo has its label."""
 
     prediction: Prediction
-    photo: bytes
-    cosines: dict[str, float]
-    neighbours: tuple[Neighbour, ...]
-    alpha: float
-    beta: float
-    unknown_below: float
+    photo: bytes  # a small JPEG of it
+    cosines: dict[str, float]  # by class
+    neighbours: tuple[Neighbour, ...]  # nearest first
+    alpha: float  # how strongly base classes pull at the sample level
+    beta: float  # how strongly they pull at the task level
+    unknown_below: float  # a photo whose largest cosine is lower is unknown
 
     @property
     def pulling(self) -> bool:

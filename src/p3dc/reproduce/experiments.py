@@ -145,8 +145,7 @@ class _Experiments:
 
         def compute() -> dict[str, Any]:
             progress = self.start_step(f"α and β on {role} tasks, {n_shot}-shot, {attention}")
-            drawing = self._drawing(n_shot, n_tasks)
-            found = search(priors, features, attention=attention, progress=progress, **drawing)
+            found = search(priors, features, **self._drawing(n_shot, n_tasks), attention=attention, progress=progress)
             return {name: getattr(found, name).tolist() for name in ("alpha", "beta", "accuracy", "interval")}
 
         columns: dict[str, Any] = {
@@ -177,14 +176,12 @@ class _Experiments:
         """Evaluate P3DC at one (α, β)."""
 
         def compute() -> dict[str, Any]:
-            progress = self.start_step(
-                f"P3DC at {point[0]:.2g}, {point[1]:.2g}, {n_way}-way {n_shot}-shot, {attention}"
-            )
+            weights = f"α = {point[0]:.2g}, β = {point[1]:.2g}"
+            progress = self.start_step(f"P3DC at {weights}, {n_way}-way {n_shot}-shot, {attention}")
             kind: Any = ReleaseP3DC if self.plan.protocol == "release" else partial(P3DCClassifier, space="plain")
             classifier = kind(self.data.priors, alpha=point[0], beta=point[1], attention=attention)
             scores = self._scores(classifier, n_way, n_shot, self.plan.n_tasks, progress)
-            parameters = f"α = {point[0]:.2g}, β = {point[1]:.2g}"
-            return {"accuracy": scores.accuracy.tolist(), "parameters": parameters}
+            return {"accuracy": scores.accuracy.tolist(), "parameters": weights}
 
         return _as_result(self.cache.get(f"{key}-{n_way}-{n_shot}-{attention}", compute))
 

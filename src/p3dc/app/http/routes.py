@@ -73,10 +73,7 @@ def metrics(request: Request, service: Serving) -> Response:
     counted: Metrics = request.app.state.metrics
     state, embedder = service.project.state, service.embedder
     text = counted.text(
-        images=embedder.n_images,
-        batches=embedder.n_batches,
-        classes=len(state.classes),
-        photos=len(state.photos),
+        images=embedder.n_images, batches=embedder.n_batches, classes=len(state.classes), photos=len(state.photos)
     )
     return Response(text, media_type=CONTENT_TYPE_LATEST)
 
