@@ -19,7 +19,7 @@ def test_a_missing_extra_names_its_install_line(monkeypatch):
     ("options", "sentence"),
     [
         (["--engine", "spark"], "there is no engine 'spark'. Choose from local, ray."),
-        (["--address", "here:6379"], "--address is that of a Ray. Give --engine ray as well, or leave it out."),
+        (["--address", "here:6379"], "--address is for Ray. Give --engine ray as well, or leave it out."),
     ],
 )
 @pytest.mark.parametrize("command", ["extract", "priors", "evaluate"])
