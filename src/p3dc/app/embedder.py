@@ -1,4 +1,4 @@
-"""Compute features of uploaded images: those of all requests share the batches of the network."""
+"""Compute features of uploaded images; all requests share the batches of the network."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor

@@ -72,7 +72,7 @@ class Session:
         return LeaveOneOut(fitted.support, fitted.labels, fitted.priors, fitted.settings)
 
     def leave_one_out(self, point: Point | None) -> tuple[list[str], list[bool], int]:
-        """Label examples by all others: return which, whether each label is right, and how many could be labelled."""
+        """Label each example by the others; return the ids, whether each label is right, and how many are possible."""
         with self._lock:
             examples = self.classifier.examples
         with self._slow_lock:

@@ -36,8 +36,7 @@ Nearest = Annotated[int, typer.Option(help="Base classes that may pull each samp
 Power = Annotated[float, typer.Option(help="Exponent of Tukey's transform, the paper's λ; 0 is the logarithm.")]
 DeviceName = Annotated[str | None, typer.Option("--device", help="cuda, cuda:1 or cpu with torch; NumPy by default.")]
 MemoryShare = Annotated[
-    str | None,
-    typer.Option("--memory", help="How much of the device's memory to use: 2GB, or 0.3 of what is free."),
+    str | None, typer.Option("--memory", help="How much of the device's memory to use: 2GB, or 0.3 of what is free.")
 ]
 Scale = Annotated[float, typer.Option(help="Multiplies the similarities to the priors; 1 is the paper.")]
 
@@ -94,8 +93,7 @@ def evaluate(
         bool, typer.Option("--auto", help="Add a row whose α, β and scale are chosen for each task.")
     ] = False,
     unknown: Annotated[
-        int,
-        typer.Option(help="Queries of other classes for each task, to measure open-set detection."),
+        int, typer.Option(help="Queries of other classes for each task, to measure open-set detection.")
     ] = 0,
     engine: Engine = "local",
     address: Address = None,

@@ -54,10 +54,7 @@ def claims(study: Study) -> list[Claim]:
 
 
 def _claim(
-    setting: str,
-    names: tuple[str, str],
-    numbers: Sequence[Published | None],
-    results: Sequence[MethodResult | None],
+    setting: str, names: tuple[str, str], numbers: Sequence[Published | None], results: Sequence[MethodResult | None]
 ) -> list[Claim]:
     """Claim that the method with the larger printed number is better, if all four numbers are available."""
     (ours, theirs), (one, two) = numbers, results

@@ -133,7 +133,7 @@ class _Experiments:
         return TaskSampler(features.labels, **options, seed=self.plan.seed, class_names=features.class_names)
 
     def choose(self, n_shot: int, attention: Attention) -> SearchResult | None:
-        """Search (α, β) on validation classes; the released scripts have the paper's instead."""
+        """Search (α, β) on validation classes; None where the released scripts use the paper's."""
         if self.plan.protocol == "release" and self.data.paper_name is not None:
             return None
         return self.grid(f"choice-{n_shot}-{attention}", self.data.validation, n_shot, attention)

@@ -96,7 +96,7 @@ def table_2(data_set: str | None, key: str) -> Published | None:
 
 
 def table_3(data_set: str | None, key: str, n_way: int) -> Published | None:
-    """Look up a row of Table 3, which is of miniImageNet."""
+    """Look up a row of Table 3, which covers miniImageNet only."""
     if data_set != "miniImageNet" or key not in _TABLE_3 or n_way not in WAYS:
         return None
     return Published(_TABLE_3[key][WAYS.index(n_way)])
