@@ -112,7 +112,7 @@ class Store:
         priors: Mapping[str, bytes] | None = None,
         idle: Iterable[str] = (),
     ) -> None:
-        """Write facts, a step, photos and priors, and delete dropped steps, gone photos and idle priors, all or nothing."""
+        """Write facts, a step, photos and priors and delete dropped steps, gone photos and idle priors, all at once."""
         with self._explained(), self._transaction():
             run = self._database
             for identity, picture in (added or {}).items():
