@@ -26,7 +26,7 @@ def probabilities(cosines: Array, temperature: float) -> Array:
 
 
 def check_temperature(temperature: Any) -> float | None:
-    """Refuse what is no positive number; None stands for the one that follows from the shots."""
+    """Return a positive temperature, or None where it follows from the shots; refuse anything else."""
     if temperature is None:
         return None
     if not is_number(temperature) or temperature <= 0:
