@@ -159,9 +159,9 @@ def evaluate(
             with bar(report.shots(n_shot)) as progress:
                 results.append(run_plan(plan, n_shot, **sets, **where, progress=progress))
     console = screen()
-    asked = f"{query} queries a class" if not pile or pile_queries == "outside" else "queries in the pile"
-    piled = f", {pile} unlabelled photos ({pile_balance}, {100 * pile_unknown:g} % unknown)" if pile else ""
-    setting = f"{way} ways, {asked}{piled}, {tasks:,} tasks, 95 % intervals"
+    piles = f"piles of {pile} photos ({pile_balance}, {100 * pile_unknown:g} % unknown)"
+    asked = [f"{query} queries a class"] * (not pile or pile_queries == "outside") + [piles] * (pile > 0)
+    setting = f"{way} ways, {', '.join(asked)}, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n", soft_wrap=True)
     _print_results(console, results)
     if json is not None:
