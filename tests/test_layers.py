@@ -16,7 +16,7 @@ LAYERS = [
     {"io"},
     {"features", "tasks"},
     {"priors"},
-    {"adaptive", "confidence"},
+    {"adaptive", "confidence", "unlabelled"},
     {"scoring"},
     {"classifier"},
     {"baselines", "demo", "images"},

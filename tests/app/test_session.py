@@ -169,7 +169,7 @@ def test_leave_one_out_is_what_the_others_say(taught, point):
         if photo.label is None or taught.project.state.names[photo.label] == "alone":
             continue
         rest = anew(taught, point, leave_out=photo.id)
-        best = rest.classes[int(rest.fitted.cosines(features(taught, photo.id))[0].argmax())]
+        best = rest.classes[int(rest.fitted.score(features(taught, photo.id)).cosines[0].argmax())]
         asked += 1
         if best != taught.project.state.names[photo.label]:
             wrong.append(photo.id)

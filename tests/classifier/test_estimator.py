@@ -17,7 +17,7 @@ from p3dc.io.safetensors import read_arrays, write_arrays
 from tests import reference
 from tests.conftest import paper
 
-FACTS = ["settings", "temperature", "reject", "unknown_below", "classes", "class_type", "priors"]
+FACTS = ["settings", "temperature", "pile_balance", "reject", "unknown_below", "classes", "class_type", "priors"]
 ARRAYS = ["support", "labels", "prior_prototypes", "prior_counts", "prior_lengths", "prior_axes", "prior_gains"]
 
 
@@ -269,6 +269,7 @@ def test_damaged_facts_are_refused(tmp_path, task, priors):
         {"settings": facts["settings"] | {"priors": [[1.0]]}},
         {"settings": 5},
         {"temperature": "hot"},
+        {"pile_balance": "even"},
         {"reject": 2.0},
         {"reject": 0.5, "unknown_below": None},
         {"classes": facts["classes"][::-1]},

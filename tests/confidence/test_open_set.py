@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p3dc.confidence.open_set import is_unknown, unknown_threshold
+from p3dc.confidence.open_set import is_unknown, known_score, unknown_threshold
 
 seeds = st.integers(0, 10_000)
 
@@ -33,4 +33,4 @@ def test_the_base_classes_count_for_four_cosines_of_their_variance():
 
 def test_a_query_is_unknown_where_its_largest_cosine_is_below_the_threshold():
     cosines = np.array([[0.1, 0.4], [0.2, 0.3], [0.5, 0.9]])
-    assert is_unknown(cosines, 0.4).tolist() == [False, True, False]
+    assert is_unknown(known_score(cosines), 0.4).tolist() == [False, True, False]

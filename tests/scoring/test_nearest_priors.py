@@ -111,7 +111,7 @@ def test_whitened_scores_with_more_priors_than_a_block_are_those_of_the_classifi
     for task, found in enumerate(scorer.scores(tasks)):
         support, queries = (novel.features[rows[task].ravel()] for rows in (tasks.support, tasks.queries))
         classifier = P3DCClassifier(priors, n_nearest=n_nearest).fit(support, labels)
-        np.testing.assert_allclose(found[0], classifier._fitted.cosines(queries), atol=1e-10)
+        np.testing.assert_allclose(found[0], classifier._fitted.score(queries).cosines, atol=1e-10)
 
 
 def test_a_table_that_is_full_starts_over(tiny):

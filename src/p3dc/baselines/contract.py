@@ -107,7 +107,7 @@ def class_means(samples: Array, labels: Labels) -> Array:
 
 def negative_distances(queries: Array, means: Array) -> Array:
     """Compute negative squared distances, up to a constant of each query, (T, Q, D), (T, N, D) -> (T, Q, N)."""
-    return np.asarray(2 * queries @ means.mT - np.vecdot(means, means)[:, None])
+    return np.asarray(queries @ (2 * means).mT - np.vecdot(means, means)[:, None])
 
 
 def task_generators(support: Array, random_state: int) -> list[np.random.Generator]:

@@ -22,6 +22,7 @@ TRANSFER = "Transfer learning"
 NEIGHBOUR = "Nearest neighbour"
 CALIBRATION = "Data calibration"
 OTHERS = "Not in the paper's table"
+TRANSDUCTIVE = "Transductive"
 
 TRAINED = ("base", "torch")
 CHOSEN = ("base", "validation")
@@ -70,7 +71,7 @@ class Method:
     name : str
         Its name in the table of ``p3dc evaluate``.
     family : str
-        Its group in Table 1.
+        Its group in Table 1; transductive methods have no row there.
     reference : str
         Authors and year, if it was published.
     needs : tuple of str
@@ -182,9 +183,19 @@ _TABLE = (
     Method("tcpr", "tcpr.TCPR", "TCPR", CALIBRATION, "Xu et al., 2022", ("base",)),
     Method("logistic", "logistic.LogisticRegression", "Logistic regression", OTHERS),
     Method("gda", "gda.GDA", "GDA", OTHERS, needs=CHOSEN, choose=_choose_shrinkage),
+    Method("soft-k-means", "soft_kmeans.SoftKMeans", "Soft k-means", TRANSDUCTIVE, "Ren et al., 2018"),
+    Method("bd-cspn", "bd_cspn.BDCSPN", "BD-CSPN", TRANSDUCTIVE, "Liu et al., 2020", ("priors",)),
+    Method(
+        "laplacianshot", "laplacian_shot.LaplacianShot", "LaplacianShot", TRANSDUCTIVE, "Ziko et al., 2020", ("priors",)
+    ),
+    Method("alpha-tim", "alpha_tim.AlphaTIM", "α-TIM", TRANSDUCTIVE, "Veilleux et al., 2021"),
+    Method("pt-map", "pt_map.PTMAP", "PT-MAP", TRANSDUCTIVE, "Hu et al., 2021"),
 )
 METHODS = {method.key: method for method in _TABLE}
-"""The methods by their keys, in the order of Table 1."""
+"""The methods by their keys, in the order of Table 1; then those that label all queries together."""
+
+TABLE_1 = {key: method for key, method in METHODS.items() if method.family != TRANSDUCTIVE}
+"""The methods of Table 1, which label one query at a time."""
 
 
 def methods_table() -> str:

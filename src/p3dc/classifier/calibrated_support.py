@@ -14,6 +14,7 @@ from p3dc.adaptive.space import WhitenedSpace, class_averages, members
 from p3dc.confidence.temperature import temperature
 from p3dc.priors.prototypes import Priors
 from p3dc.scoring.kernel import triangle
+from p3dc.unlabelled.refinement import Refinement
 
 QUERY_BYTES = 2**26
 """What the prototypes of one block of queries may take."""
@@ -42,6 +43,8 @@ class CalibratedSupport:
         Both endpoints of each sample, s and t.
     relevance : float or None
         How well the priors fit the task, where that is known.
+    refinement : Refinement or None
+        What unlabelled rows say about the classes, where there are any.
     """
 
     samples: Array
@@ -55,6 +58,7 @@ class CalibratedSupport:
     prototypes: Array | None = None
     ends: tuple[Array, Array] | None = None
     relevance: float | None = None
+    refinement: Refinement | None = None
 
     @property
     def has_geometry(self) -> bool:
@@ -64,6 +68,8 @@ class CalibratedSupport:
     @property
     def temperature(self) -> float:
         """What cosines are divided by before the softmax, unless a temperature is given."""
+        if self.refinement is not None:
+            return self.refinement.temperature
         return temperature(weights.typical_shots(members(self.labels)), whitened=self.has_geometry)
 
     def to_device_of(self, queries: Array) -> "CalibratedSupport":
@@ -72,6 +78,7 @@ class CalibratedSupport:
             self,
             samples=to_device_of(self.samples, queries, queries.dtype),
             space=None if self.space is None else self.space.to_device_of(queries),
+            refinement=None if self.refinement is None else self.refinement.to_device_of(queries),
         )
 
     def transform(self, queries: Array) -> Array:
@@ -101,7 +108,11 @@ class CalibratedSupport:
     def cosines_of(self, transformed: Array) -> Array:
         """Score every class for queries in the space of the support, (Q, D) -> (Q, N)."""
         by_class, present = self._by_class
-        return method.classify(transformed, by_class, present, self.settings.attention)
+        if self.refinement is None:
+            return method.classify(transformed, by_class, present, self.settings.attention)
+        attention = method.attention_weights(transformed, by_class, present, self.settings.attention)
+        prototypes = method.l2_normalize(method.attentive_prototypes(attention, by_class))
+        return method.cosine_scores(transformed, prototypes + self.refinement.pull[:, None])
 
     @cached_property
     def _by_class(self) -> tuple[Array, Mask]:
@@ -132,7 +143,9 @@ class CalibratedSupport:
         return similarities, chosen, method.prior_weights(similarities[:, None], chosen, self.settings.prior_scale)
 
 
-def calibrate_support(support: Array, labels: Labels, priors: Priors | None, settings: Settings) -> CalibratedSupport:
+def calibrate_support(
+    support: Array, labels: Labels, priors: Priors | None, settings: Settings, centre: Array | None = None
+) -> CalibratedSupport:
     """Calibrate the support of one task.
 
     Without priors, and in the whitened space without their geometry, the support is only normalised.
@@ -144,9 +157,11 @@ def calibrate_support(support: Array, labels: Labels, priors: Priors | None, set
         The class of each sample, a number from 0 on.
     priors : Priors, optional
     settings : Settings
+    centre : array of shape (1, D), optional
+        The centre of the task in the whitened space; by default it follows from the support.
     """
     if settings.whitened:
-        return _calibrate_whitened(support, labels, priors, settings)
+        return _calibrate_whitened(support, labels, priors, settings, centre)
     normalised = method.l2_normalize(support)
     if priors is None:
         return CalibratedSupport(normalised, labels, settings, 0.0, 0.0, None, normalised)
@@ -158,14 +173,16 @@ def calibrate_support(support: Array, labels: Labels, priors: Priors | None, set
     return CalibratedSupport(samples, labels, settings, alpha, beta, None, normalised, transformed, prototypes, ends)
 
 
-def _calibrate_whitened(support: Array, labels: Labels, priors: Priors | None, settings: Settings) -> CalibratedSupport:
+def _calibrate_whitened(
+    support: Array, labels: Labels, priors: Priors | None, settings: Settings, centre: Array | None
+) -> CalibratedSupport:
     space = WhitenedSpace(None if priors is None else priors.geometry).to_device_of(support)
     geometry, whitened = space.geometry, space.whiten(support)
     if geometry is None:
         return CalibratedSupport(whitened, labels, settings, 0.0, 0.0, space, whitened)
     belonging = members(labels)
     averages = class_averages(to_device_of(belonging, support))
-    space = space.centred_on(whitened, averages)
+    space = space.centred_on(whitened, averages) if centre is None else replace(space, centre=centre)
     samples, prototypes = space.centred(whitened), space.centred(geometry.prototypes)
     ends = _endpoints(samples, prototypes, settings)
     relevant = weights.relevance(samples, ends[1], averages)

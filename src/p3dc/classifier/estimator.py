@@ -13,24 +13,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from p3dc import method
 from p3dc._arrays import Array, to_device_of
-from p3dc._validation import (
-    check_power,
-    check_same_width,
-    check_share,
-)
 from p3dc.adaptive.settings import Settings, Space
 from p3dc.classifier import file
 from p3dc.classifier.explanation import pull_table
-from p3dc.classifier.fitted import FittedClassifier
-from p3dc.classifier.inputs import check_queries, check_rows, check_support
+from p3dc.classifier.fitted import FittedClassifier, Scores
+from p3dc.classifier.inputs import check_queries, check_rows, check_support, check_unlabelled
 from p3dc.confidence.temperature import check_temperature, temperature
 from p3dc.errors import InputError
 from p3dc.io.safetensors import read_arrays, write_arrays
 from p3dc.priors.prototypes import Priors, as_priors, geometry_warning
+from p3dc.unlabelled.refinement import Balance
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+UNUSED = (
+    "unlabelled rows are not used: they need the whitened space and priors with a geometry. Build such priors first."
+)
 SETTINGS = ("alpha", "beta", "space", "n_nearest", "power", "scale", "attention", "extrapolate")
 
 
@@ -72,6 +71,8 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         "unknown", or -1 where labels are whole numbers. Some queries of the known classes are rejected with them.
     extrapolate : bool, default=False
         Whether ``alpha`` and ``beta`` may leave the triangle ``alpha >= 0, beta >= 0, alpha + beta <= 1``.
+    pile_balance : {"equal"}, optional
+        A promise that the unlabelled rows given to :meth:`fit` are of the classes alone, equally many of each.
 
     Attributes
     ----------
@@ -90,6 +91,12 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         priors do not fit the task.
     unknown_below_ : float
         The largest cosine below which a query is unknown, where ``reject`` is given.
+    transduction_, transduction_proba_ : arrays of shape (n_unlabelled,) and (n_unlabelled, n_classes)
+        Labels and probabilities of the unlabelled rows, where there are any.
+    unlabelled_use_ : float
+        How much of the classes' prototypes comes from the unlabelled rows, from 0 to 1.
+    groups_ : list of arrays
+        Unlabelled rows that resemble each other and none of the classes, the most central of each group first.
     n_features_in_ : int
         Number of features.
 
@@ -150,6 +157,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         temperature: float | None = None,
         reject: float | None = None,
         extrapolate: bool = False,
+        pile_balance: Balance | None = None,
     ) -> None:
         self.priors = priors
         self.alpha = alpha
@@ -162,6 +170,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         self.temperature = temperature
         self.reject = reject
         self.extrapolate = extrapolate
+        self.pile_balance = pile_balance
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -173,24 +182,26 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         """The parameters of the method, checked."""
         return Settings(**{name: getattr(self, name) for name in SETTINGS})
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> Self:
-        """Calibrate the support samples.
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, unlabelled: npt.ArrayLike | None = None) -> Self:
+        """Calibrate the support samples, and refine the classes with rows that have no label.
 
         Parameters
         ----------
         X : array of shape (n_support, n_features)
         y : array of shape (n_support,)
             Labels of two or more classes; classes may differ in how many samples they have.
+        unlabelled : array of shape (n_unlabelled, n_features), optional
+            Rows without labels, those that wait for one for example. They need priors with a geometry.
 
         Returns
         -------
         self
         """
-        support, labels = self._check_support(X, y, first=True)
+        support, labels = check_support(self, X, y, reset=True)
         classes = np.unique(labels)
         if len(classes) < 2:
             raise InputError(f"y has one class, {classes.tolist()[0]!r}. Add samples of at least one other class.")
-        return self._learn(support, labels)
+        return self._learn(support, labels, check_unlabelled(self, unlabelled))
 
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, classes: npt.ArrayLike | None = None) -> Self:
         """Add samples of known or of new classes; the result is that of one fit on all samples.
@@ -214,7 +225,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         array(['robin'], dtype='<U5')
         """
         first = not hasattr(self, "support_")
-        support, labels = self._check_support(X, y, first=first)
+        support, labels = check_support(self, X, y, reset=first)
         if classes is not None and not np.isin(labels, classes).all():
             outside = np.setdiff1d(labels, classes).tolist()
             raise InputError(f"y has labels outside classes: {outside}. Add them to classes.")
@@ -224,7 +235,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
                 raise InputError(f"labels are of type {labels.dtype}, but those before of {known.dtype}. Use one type.")
             support = array_namespace(support).concat([to_device_of(self.support_, support), support])
             labels = np.concatenate([known, labels])
-        return self._learn(support, labels)
+        return self._learn(support, labels, None if first else self._fitted.unlabelled)
 
     def predict(self, X: npt.ArrayLike) -> Array:
         """Predict the class of the largest cosine for each query, or none where ``reject`` applies.
@@ -237,11 +248,13 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_queries,)
         """
-        cosines = self._cosines(X)
-        return self._fitted.predict(cosines)
+        scores = self._score(X)
+        return self._fitted.predict(scores)
 
     def score_samples(self, X: npt.ArrayLike) -> Array:
         """Return how well each query fits any of the classes: its largest cosine.
+
+        With unlabelled rows, a query that resembles a group of them which is none of the classes scores less.
 
         Parameters
         ----------
@@ -251,8 +264,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_queries,)
         """
-        cosines = self._cosines(X)
-        return array_namespace(cosines).max(cosines, axis=1)
+        return self._score(X).known
 
     def decision_function(self, X: npt.ArrayLike) -> Array:
         """Return the cosine of each query to the prototype of each class.
@@ -266,7 +278,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         array of shape (n_queries, n_classes), or (n_queries,) for two classes
             For two classes the cosine to the second less that to the first, as scikit-learn has it.
         """
-        cosines = self._cosines(X)
+        cosines = self._score(X).cosines
         return cosines[:, 1] - cosines[:, 0] if len(self.classes_) == 2 else cosines
 
     def predict_proba(self, X: npt.ArrayLike) -> Array:
@@ -280,8 +292,8 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         -------
         array of shape (n_queries, n_classes)
         """
-        cosines = self._cosines(X)
-        return self._fitted.probabilities(cosines)
+        scores = self._score(X)
+        return self._fitted.probabilities(scores.cosines)
 
     def temperature_for(self, shots: float) -> float:
         """Return what :meth:`predict_proba` will divide cosines by after a fit to so many shots."""
@@ -335,54 +347,49 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         array(['robin'], dtype='<U5')
         """
         arrays, facts = read_arrays(
-            path, "classifier", file.VERSION, required=file.ARRAYS, optional=file.PRIOR_ARRAYS, facts=file.FACTS
+            path, "classifier", file.VERSION, required=file.ARRAYS, optional=file.OPTIONAL_ARRAYS, facts=file.FACTS
         )
         try:
             fitted = file.unpack_classifier(arrays, facts)
             parameters = {name: getattr(fitted.settings, name) for name in SETTINGS}
-            found = cls(fitted.priors, **parameters, temperature=fitted.given_temperature, reject=fitted.reject)
+            others = {name: getattr(fitted, name) for name in ("reject", "pile_balance")}
+            found = cls(fitted.priors, **parameters, **others, temperature=fitted.given_temperature)
             check_rows(fitted.support, "support", calibrated=fitted.priors is not None)
-            found.n_features_in_ = fitted.support.shape[1]
             return found._keep(fitted)
         except (TypeError, ValueError, IndexError, AttributeError, KeyError, OverflowError) as error:
             raise InputError(f"{path} is damaged: {error}") from None
 
-    def _check_support(self, X: npt.ArrayLike, y: npt.ArrayLike, *, first: bool) -> tuple[Array, npt.NDArray[Any]]:
-        settings = self.settings
-        check_share("reject", self.reject)
-        check_temperature(self.temperature)
-        support, labels = check_support(self, X, y, reset=first)
-        check_rows(support, "support", calibrated=self.priors is not None)
-        priors = as_priors(self.priors)
-        if priors is not None:
-            check_same_width(support, "support samples", priors.prototypes, "the priors")
-            if not settings.whitened:
-                settings.fixed_weights()
-                check_power(support, self.power, "support")
-        return support, labels
-
-    def _learn(self, X: Array, y: npt.NDArray[Any]) -> Self:
+    def _learn(self, X: Array, y: npt.NDArray[Any], unlabelled: Array | None) -> Self:
         classes, labels = np.unique(y, return_inverse=True)
         priors = as_priors(self.priors)
         if self.settings.whitened and priors is not None and priors.geometry is None:
             warnings.warn(geometry_warning(priors), stacklevel=3)
         reject = self.reject if len(classes) > 1 else None
-        return self._keep(
-            FittedClassifier(X, labels, classes, priors, self.settings, reject, check_temperature(self.temperature))
+        temperature = check_temperature(self.temperature)
+        fitted = FittedClassifier(
+            X, labels, classes, priors, self.settings, reject, temperature, unlabelled, self.pile_balance
         )
+        if unlabelled is not None and fitted.calibrated.refinement is None:
+            warnings.warn(UNUSED, stacklevel=3)
+        return self._keep(fitted)
 
     def _keep(self, fitted: FittedClassifier) -> Self:
         """Set the attributes that scikit-learn expects of a fitted estimator."""
-        self._fitted = fitted
+        self._fitted, self.n_features_in_ = fitted, fitted.support.shape[1]
         self.support_, self.labels_, self.classes_ = fitted.support, fitted.labels, fitted.classes
         found = fitted.calibrated
         self.calibrated_, self.relevance_ = found.samples, found.relevance
         self.alpha_, self.beta_, self.scale_ = found.alpha, found.beta, fitted.settings.prior_scale
+        if fitted.unlabelled is not None:
+            scores = fitted.transduction
+            self.transduction_, self.transduction_proba_ = fitted.predict(scores), fitted.probabilities(scores.cosines)
+            self.unlabelled_use_ = 0.0 if found.refinement is None else found.refinement.used
+            self.groups_ = fitted.groups
         if fitted.reject is not None:
             self.unknown_below_ = fitted.unknown_below
         return self
 
-    def _cosines(self, X: npt.ArrayLike) -> Array:
+    def _score(self, X: npt.ArrayLike) -> Scores:
         check_is_fitted(self)
         queries = check_queries(self, X)
         check_rows(queries, "queries", calibrated=self.priors is not None)
@@ -390,4 +397,4 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
             raise InputError(
                 f"there is one class, {self.classes_.tolist()[0]!r}. Add samples of at least one other class."
             )
-        return self._fitted.cosines(queries)
+        return self._fitted.score(queries)

@@ -17,8 +17,8 @@ from p3dc.priors.prototypes import PACKED, pack_priors, unpack_priors
 
 VERSION = 3
 ARRAYS = ("support", "labels")
-PRIOR_ARRAYS = PACKED
-FACTS = ("settings", "temperature", "reject", "unknown_below", "classes", "class_type", "priors")
+OPTIONAL_ARRAYS = ("unlabelled", *PACKED)
+FACTS = ("settings", "temperature", "pile_balance", "reject", "unknown_below", "classes", "class_type", "priors")
 CLASS_TYPE = re.compile(r"[<>=|]?([iufb]\d+|U\d+)|bool|u?int\d+|float\d+")
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -31,13 +31,17 @@ def pack_classifier(fitted: FittedClassifier) -> tuple[Arrays, dict[str, Any]]:
     facts = {
         "settings": {name: _plain(value) for name, value in asdict(fitted.settings).items()},
         "temperature": _plain(fitted.given_temperature),
+        "pile_balance": fitted.pile_balance,
         "reject": _plain(fitted.reject),
         "unknown_below": None if fitted.reject is None else fitted.unknown_below,
         "classes": classes.tolist(),
         "class_type": str(classes.dtype),
         "priors": facts_of_priors,
     }
-    return {"support": as_numpy(fitted.support), "labels": fitted.labels, **arrays}, facts
+    arrays |= {"support": as_numpy(fitted.support), "labels": fitted.labels}
+    if fitted.unlabelled is not None:
+        arrays["unlabelled"] = as_numpy(fitted.unlabelled)
+    return arrays, facts
 
 
 def unpack_classifier(arrays: Arrays, facts: dict[str, Any]) -> FittedClassifier:
@@ -55,6 +59,9 @@ def unpack_classifier(arrays: Arrays, facts: dict[str, Any]) -> FittedClassifier
         raise ValueError(f"its labels are {labels.dtype} of shape {labels.shape}")
     if not np.array_equal(np.unique(labels), np.arange(len(classes))):
         raise ValueError("its labels name no classes")
+    unlabelled = None if "unlabelled" not in arrays else as_rows(arrays["unlabelled"], "its unlabelled rows")
+    if unlabelled is not None:
+        check_same_width(unlabelled, "its unlabelled rows", support, "its support samples")
     priors = unpack_priors(arrays, facts["priors"])
     if priors is not None:
         check_same_width(support, "support samples", priors.prototypes, "the priors")
@@ -66,6 +73,8 @@ def unpack_classifier(arrays: Arrays, facts: dict[str, Any]) -> FittedClassifier
         Settings(**facts["settings"]),
         check_share("reject", facts["reject"]),
         check_temperature(facts["temperature"]),
+        unlabelled,
+        facts["pile_balance"],
     )
     return fitted if fitted.reject is None else fitted.with_threshold(float(facts["unknown_below"]))
 

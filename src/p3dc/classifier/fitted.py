@@ -6,24 +6,38 @@ conventions, and :class:`p3dc.ImageClassifier` joins it to a backbone.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from p3dc._arrays import Array, Labels, as_numpy, is_tensor, to_device_of
+from p3dc._arrays import Array, Labels, Rows, as_numpy, is_tensor, to_device_of
 from p3dc._validation import as_labels
 from p3dc.adaptive.settings import Settings
 from p3dc.classifier.calibrated_support import CalibratedSupport, calibrate_support
-from p3dc.classifier.leave_one_out import LeaveOneClassOut, Point
+from p3dc.classifier.leave_one_out import LeaveOneClassOut, Point, evenly_spaced
+from p3dc.classifier.refined_support import refine_support
 from p3dc.confidence import temperature
-from p3dc.confidence.open_set import is_unknown
+from p3dc.confidence.open_set import is_unknown, known_score
 from p3dc.errors import InputError
+from p3dc.priors.geometry import Geometry
 from p3dc.priors.prototypes import Priors
+from p3dc.unlabelled.refinement import Balance
 
 UNKNOWN: dict[str, Any] = {"U": "unknown", "i": -1, "u": -1}
 """The label of what belongs to no class, by the kind of the other labels."""
+
+
+MOST_UNLABELLED = 1000
+"""How many unlabelled rows prototypes are refined with, at most."""
+
+
+class Scores(NamedTuple):
+    """Cosines of queries to the classes, (Q, N), and how surely each query belongs to any of them, (Q,)."""
+
+    cosines: Array
+    known: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +58,10 @@ class FittedClassifier:
         Share of out-of-distribution queries to label as unknown.
     given_temperature : float or None
         What cosines are divided by before the softmax; None where it follows from the shots.
+    unlabelled : array of shape (P, D), or None
+        Rows without labels that the prototypes are refined with.
+    pile_balance : {"equal"} or None
+        A promise that the unlabelled rows are of the classes alone, equally many of each.
     """
 
     support: Array
@@ -53,8 +71,12 @@ class FittedClassifier:
     settings: Settings
     reject: float | None = None
     given_temperature: float | None = None
+    unlabelled: Array | None = None
+    pile_balance: Balance | None = None
 
     def __post_init__(self) -> None:
+        if self.pile_balance not in (None, "equal"):
+            raise InputError(f"pile_balance is {self.pile_balance!r:.40}. It must be 'equal' or None.")
         if self.reject is None:
             return
         kind = as_labels(self.classes).dtype.kind
@@ -65,8 +87,23 @@ class FittedClassifier:
 
     @cached_property
     def calibrated(self) -> CalibratedSupport:
-        """The calibrated support."""
-        return calibrate_support(self.support, self.labels, self.priors, self.settings)
+        """The calibrated support, refined with the unlabelled rows where that is possible."""
+        geometry = self._geometry
+        if geometry is None or self.priors is None or self.unlabelled is None:
+            return calibrate_support(self.support, self.labels, self.priors, self.settings)
+        support, rows = as_numpy(self.support), as_numpy(self.unlabelled)[self._sample]
+        calibrated = calibrate_support(support, self.labels, self.priors, self.settings)
+        return refine_support(calibrated, support, rows, self.priors, geometry, self.pile_balance)
+
+    @property
+    def _geometry(self) -> Geometry | None:
+        """The geometry in which unlabelled rows can be compared."""
+        return self.priors.geometry if self.settings.whitened and self.priors is not None else None
+
+    @property
+    def _sample(self) -> Rows:
+        """The unlabelled rows that prototypes are refined with: all, or an even sample of many."""
+        return evenly_spaced(0 if self.unlabelled is None else len(self.unlabelled), MOST_UNLABELLED)
 
     @cached_property
     def unknown_below(self) -> float:
@@ -101,31 +138,61 @@ class FittedClassifier:
         """What cosines are divided by before the softmax."""
         return self.calibrated.temperature if self.given_temperature is None else self.given_temperature
 
-    def cosines(self, queries: Array) -> Array:
-        """Return the cosine of every query to the prototype of every class, (Q, D) -> (Q, N)."""
+    def score(self, queries: Array) -> Scores:
+        """Score queries, (Q, D)."""
         known = self.calibrated
         if is_tensor(queries) or is_tensor(known.samples):
             wide = str(known.samples.dtype).endswith("float64")
             queries = to_device_of(queries, queries, array_namespace(queries).float64 if wide else queries.dtype)
             known = known.to_device_of(queries)
-        return known.cosines(queries)
+        cosines = known.cosines(queries)
+        penalty = None if known.refinement is None else known.refinement.penalty(known.transform(queries))
+        return Scores(cosines, known_score(cosines, penalty))
 
     def probabilities(self, cosines: Array) -> Array:
         """Turn cosines into probabilities of the classes, (Q, N) -> (Q, N)."""
         return temperature.probabilities(cosines, self.temperature)
 
-    def unknown(self, cosines: Array) -> Array:
-        """Decide which queries belong to none of the classes, (Q, N) -> mask (Q,)."""
-        return is_unknown(cosines, self.unknown_below)
+    def unknown(self, scores: Scores) -> Array:
+        """Decide which queries belong to none of the classes, mask (Q,)."""
+        return is_unknown(scores.known, self.unknown_below)
 
-    def predict(self, cosines: Array) -> Array:
-        """Return the class of the largest cosine, or the label of unknown queries, (Q, N) -> (Q,)."""
+    def predict(self, scores: Scores) -> Array:
+        """Return the class of the largest cosine, or the label of unknown queries, (Q,)."""
         if self.classes.dtype.kind not in "iufb":
-            cosines = as_numpy(cosines)
-        best = cosines.argmax(axis=1)
+            scores = Scores(*map(as_numpy, scores))
+        best = scores.cosines.argmax(axis=1)
         if self.reject is None:
             return to_device_of(self.classes, best)[best]
         kind = as_labels(self.classes).dtype.kind
         classes = self.classes.astype(np.int64) if kind == "u" else self.classes
         labels = to_device_of(classes, best)[best]
-        return array_namespace(cosines).where(self.unknown(cosines), UNKNOWN[kind], labels)
+        return array_namespace(best).where(self.unknown(scores), UNKNOWN[kind], labels)
+
+    @cached_property
+    def transduction(self) -> Scores:
+        """The scores of the unlabelled rows themselves, with the shares of the classes among them."""
+        if self.unlabelled is None:
+            raise InputError("there are no unlabelled rows. Fit with unlabelled rows to label them together.")
+        scores, refinement = self.score(as_numpy(self.unlabelled)), self.calibrated.refinement
+        if refinement is None:
+            return scores
+        shares = self.temperature * np.log(refinement.shares * len(self.classes))
+        return Scores(scores.cosines + shares, scores.known)
+
+    @cached_property
+    def groups(self) -> list[Rows]:
+        """Unlabelled rows that resemble each other and none of the classes: the largest group first.
+
+        The most central rows of each group come first.
+        """
+        refinement = self.calibrated.refinement
+        if refinement is None:
+            return []
+        sample = self._sample
+        nearest = self.calibrated.transform(as_numpy(self.unlabelled)[sample]) @ refinement.groups.T
+        found = []
+        for group in np.flatnonzero(refinement.proposed):
+            own = np.flatnonzero(refinement.members[:, group])
+            found.append(sample[own[np.argsort(-nearest[own, group], kind="stable")]])
+        return sorted(found, key=len, reverse=True)

@@ -10,14 +10,27 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from p3dc._arrays import Array, as_numpy, is_tensor
-from p3dc._validation import as_labels, check_directions, check_finite, first_empty
+from p3dc._validation import (
+    as_labels,
+    check_directions,
+    check_finite,
+    check_power,
+    check_same_width,
+    check_share,
+    first_empty,
+)
+from p3dc.confidence.temperature import check_temperature
 from p3dc.errors import InputError
+from p3dc.priors.prototypes import as_priors
 
 FLOATS = [np.float64, np.float32]
 
 
 def check_support(estimator: Any, X: npt.ArrayLike, y: npt.ArrayLike, *, reset: bool) -> tuple[Array, npt.NDArray[Any]]:
-    """Return support samples and their labels."""
+    """Check the parameters of an estimator and return support samples and their labels."""
+    settings, priors = estimator.settings, as_priors(estimator.priors)
+    check_share("reject", estimator.reject)
+    check_temperature(estimator.temperature)
     if is_tensor(X):
         support = _check_tensor(estimator, X, reset=reset)
         labels = as_labels(as_numpy(y), len(support))
@@ -25,7 +38,22 @@ def check_support(estimator: Any, X: npt.ArrayLike, y: npt.ArrayLike, *, reset: 
         support, labels = validate_data(estimator, X, as_numpy(y), reset=reset, dtype=FLOATS, ensure_all_finite=False)
         as_labels(labels)
     check_classification_targets(labels)
+    check_rows(support, "support", calibrated=priors is not None)
+    if priors is not None:
+        check_same_width(support, "support samples", priors.prototypes, "the priors")
+        if not settings.whitened:
+            settings.fixed_weights()
+            check_power(support, settings.power, "support")
     return support, labels
+
+
+def check_unlabelled(estimator: Any, unlabelled: npt.ArrayLike | None) -> Array | None:
+    """Return unlabelled rows with as many features as the support."""
+    if unlabelled is None:
+        return None
+    rows = check_queries(estimator, unlabelled)
+    check_rows(rows, "unlabelled", calibrated=True)
+    return rows
 
 
 def check_queries(estimator: Any, X: npt.ArrayLike) -> Array:

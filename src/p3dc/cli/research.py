@@ -8,7 +8,7 @@ from rich.console import Console
 
 from p3dc._arrays import Progress
 from p3dc.adaptive.settings import check_weights
-from p3dc.baselines.registry import METHODS
+from p3dc.baselines.registry import TABLE_1
 from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, check_outputs, engine_of, screen
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
@@ -240,7 +240,7 @@ def reproduce_command(
     data: Annotated[list[Path], typer.Argument(help="Folders with base, validation and novel features.")],
     out: Annotated[Path, typer.Option(help="Folder for the report; finished parts in it are not computed again.")],
     tasks: TaskCount = 2000,
-    methods: Annotated[list[str], typer.Option(help=f"{', '.join(METHODS)}; may be repeated.")] = list(METHODS),  # noqa: B006
+    methods: Annotated[list[str], typer.Option(help=f"{', '.join(TABLE_1)}; may be repeated.")] = list(TABLE_1),  # noqa: B006
     quick: Annotated[bool, typer.Option(help="100 tasks, and 20 of slow methods.")] = False,
     protocol: Annotated[str, typer.Option(help="paper, or release: as the authors' released scripts.")] = "paper",
     seed: Seed = 0,

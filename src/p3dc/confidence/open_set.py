@@ -35,6 +35,12 @@ def unknown_threshold(cosines: Array, n_way: int, share: float, variance: float 
     return float(mean + NormalDist().inv_cdf(below) * pooled**0.5)
 
 
-def is_unknown(cosines: Array, threshold: float) -> Array:
-    """Decide which queries belong to none of the classes, (Q, N) -> mask (Q,)."""
-    return array_namespace(cosines).max(cosines, axis=1) < threshold
+def known_score(cosines: Array, penalty: Array | None = None) -> Array:
+    """Return how surely queries belong to any of the classes: the largest cosine, less a penalty, (Q, N) -> (Q,)."""
+    largest = array_namespace(cosines).max(cosines, axis=1)
+    return largest if penalty is None else largest - penalty
+
+
+def is_unknown(known: Array, threshold: float) -> Array:
+    """Decide which queries belong to none of the classes, (Q,) -> mask (Q,)."""
+    return known < threshold

@@ -260,11 +260,14 @@ class ImageClassifier:
         """Label features that the backbone made, (Q, D)."""
         rows = as_rows(features, "features")
         check_same_width(rows, "the features", self.support, "the examples")
-        return self.label_cosines(self.fitted.cosines(rows))
+        return self._predictions(self.fitted.score(rows))
 
     def label_cosines(self, cosines: Array) -> list[Prediction]:
         """Label photos whose cosines to the classes are known, (Q, N)."""
-        probabilities, unknown = self.fitted.probabilities(cosines), self.fitted.unknown(cosines)
+        return self._predictions(fitted.Scores(cosines, cosines.max(axis=1)))
+
+    def _predictions(self, scores: fitted.Scores) -> list[Prediction]:
+        probabilities, unknown = self.fitted.probabilities(scores.cosines), self.fitted.unknown(scores)
         found = []
         for probability, rejected in zip(probabilities, unknown.tolist(), strict=True):
             first, second = np.argsort(-probability, kind="stable")[:2].tolist()
@@ -295,7 +298,7 @@ class ImageClassifier:
             "images",
             VERSION,
             required=[*file.ARRAYS, *THUMBNAILS],
-            optional=file.PRIOR_ARRAYS,
+            optional=file.OPTIONAL_ARRAYS,
             facts=[*file.FACTS, "backbone", "keys"],
         )
         if not isinstance(backbone, Backbone):

@@ -17,7 +17,7 @@ from p3dc import method
 from p3dc._arrays import Progress
 from p3dc.adaptive.settings import Settings
 from p3dc.baselines.contract import TaskMethod
-from p3dc.baselines.registry import METHODS, Method, Sources
+from p3dc.baselines.registry import TABLE_1, Method, Sources
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
 from p3dc.evaluation.evaluate import Sampler, compare_on, evaluate
@@ -64,12 +64,12 @@ class Plan:
     select_tasks: int = 500
     seed: int = 0
     protocol: Literal["paper", "release"] = "paper"
-    methods: Sequence[str] = tuple(METHODS)
+    methods: Sequence[str] = tuple(TABLE_1)
 
     def __post_init__(self) -> None:
-        unknown = [key for key in self.methods if key not in METHODS]
+        unknown = [key for key in self.methods if key not in TABLE_1]
         if unknown:
-            raise InputError(f"there is no method {unknown[0]!r}. Choose from {', '.join(METHODS)}.")
+            raise InputError(f"there is no method {unknown[0]!r}. Choose from {', '.join(TABLE_1)}.")
         if self.protocol not in ("paper", "release"):
             raise InputError(f"protocol is {self.protocol!r}. It must be paper or release.")
 
@@ -138,7 +138,7 @@ def run_study(data: DataSet, plan: Plan, folder: Path, start_step: StartStep = l
         }
         table_1 = {}
         for n_shot in SHOTS:
-            for key, compared in METHODS.items():
+            for key, compared in TABLE_1.items():
                 if key in plan.methods:
                     table_1[key, n_shot] = work.evaluate(compared, n_shot)
             for key, point in (*FIXED_POINTS.items(), ("p3dc", weights[n_shot, "raw"])):
@@ -238,7 +238,7 @@ class _Experiments:
     def evaluate_ways(self, n_way: int, point: tuple[float, float]) -> dict[str, MethodResult]:
         """Evaluate the rows of Table 3 at one number of ways."""
         keys = [key for key in ("restorenet", "l2n", "cl2n") if key in self.plan.methods]
-        results = {key: self.evaluate(METHODS[key], 1, n_way) for key in keys}
+        results = {key: self.evaluate(TABLE_1[key], 1, n_way) for key in keys}
         return results | {"p3dc": self.evaluate_p3dc("p3dc", 1, n_way, point, "raw")}
 
     def time(self, point: tuple[float, float]) -> dict[str, float]:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import p3dc
-from p3dc.baselines.registry import METHODS
+from p3dc.baselines.registry import TABLE_1
 from p3dc.evaluation.results import percent
 from p3dc.reproduce import published
 from p3dc.reproduce.claims import claims
@@ -162,7 +162,7 @@ def report_blocks(parts: Sequence[tuple[Study, Sequence[Picture]]]) -> list[Bloc
     ]
     for study, pictures in parts:
         blocks += study_blocks(study, pictures)
-    differences = [f"{method.title}: {method.kind.differs}." for method in METHODS.values()]
+    differences = [f"{method.title}: {method.kind.differs}." for method in TABLE_1.values()]
     blocks += [Heading("What differs from the publications"), Bullets(differences)]
     return blocks
 
@@ -170,7 +170,7 @@ def report_blocks(parts: Sequence[tuple[Study, Sequence[Picture]]]) -> list[Bloc
 def summary(parts: Sequence[tuple[Study, Sequence[Picture]]]) -> Table:
     """Build a table of the main rows on all data sets."""
     header = ["method", *(f"{study.data.name}, {n_shot}-shot" for study, _ in parts for n_shot in SHOTS)]
-    keys = [*METHODS, "p3dc-0-0", "p3dc", "p3dc-unit"]
+    keys = [*TABLE_1, "p3dc-0-0", "p3dc", "p3dc-unit"]
     rows = []
     for key in keys:
         cells = [study.table_1.get((key, n_shot)) for study, _ in parts for n_shot in SHOTS]

@@ -1,6 +1,6 @@
 """The rows of Table 1: the methods of the registry, and P3DC at fixed and at selected weights."""
 
-from p3dc.baselines.registry import METHODS, OTHERS
+from p3dc.baselines.registry import OTHERS, TABLE_1
 
 FIXED_POINTS = {"p3dc-0-0": (0.0, 0.0), "p3dc-1-0": (1.0, 0.0), "p3dc-0-1": (0.0, 1.0), "p3dc-third": (1 / 3, 1 / 3)}
 P3DC_TITLES = {
@@ -11,7 +11,7 @@ P3DC_TITLES = {
     "p3dc": "P3DC-Shot (selected α, β)",
     "p3dc-unit": "P3DC-Shot, unit query (selected α, β)",
 }
-TITLES = {key: method.title for key, method in METHODS.items()} | P3DC_TITLES
+TITLES = {key: method.title for key, method in TABLE_1.items()} | P3DC_TITLES
 """The names of the rows."""
 
 P3DC = "P3DC-Shot"
@@ -21,6 +21,6 @@ MCL_KATZ = "MCL-Katz + PSM (2022)"
 
 def rows() -> list[tuple[str, str]]:
     """List the group and the key of each row, from the top of the table to the bottom."""
-    families = [(method.family, key) for key, method in METHODS.items()]
+    families = [(method.family, key) for key, method in TABLE_1.items()]
     ours = [(P3DC, key) for key in P3DC_TITLES]
     return sorted([*families, *ours], key=lambda row: (row[0] == OTHERS, row[0] == P3DC))

@@ -1,0 +1,51 @@
+"""How likely it is that rows share a class: Bayes factors of sets of unit vectors.
+
+In the whitened space of a task, a row of a class with mean direction μ is modelled as R μ + noise, where R² of its
+energy lies along the mean. The log evidence that n rows with the sum S share a class, less that of n rows without a
+common class, is for each dimension
+
+    e(n, |S|²) = ½ [λ |S|² / ((1 − R²)(1 + nλ)) − log(1 + nλ)],    λ = R² / (1 − R²).
+
+So e(a ∪ b) − e(a) − e(b) is the log Bayes factor that two sets share a class. Its sign does not depend on the number of
+dimensions. ``docs/unlabelled.md`` shows what was measured.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from p3dc._arrays import Array
+
+COHESION = 0.2
+"""R², the squared cosine of a row to the mean of its class, for classes that are new to the network."""
+
+RATIO = COHESION / (1 - COHESION)
+
+
+def evidence(n: Any, squared_length: Any) -> Array:
+    """Return the log evidence that n rows whose sum has this squared length share a class, for each dimension."""
+    return 0.5 * (RATIO * squared_length / ((1 - COHESION) * (1 + n * RATIO)) - np.log1p(n * RATIO))
+
+
+def bayes_factor(n: Any, squared: Any, m: Any, other_squared: Any, product: Any) -> Array:
+    """Return the log Bayes factor that two sets share a class.
+
+    ``n`` and ``m`` are their sizes, ``squared`` and ``other_squared`` the squared lengths of their sums, and
+    ``product`` is the inner product of the sums.
+    """
+    together = evidence(n + m, squared + other_squared + 2 * product)
+    return together - evidence(n, squared) - evidence(m, other_squared)
+
+
+def expected_length(n: float) -> float:
+    """Return the expected length of the sum of n rows of one class."""
+    return float(n * np.sqrt(COHESION + (1 - COHESION) / n))
+
+
+def nats(n: float, temperature: float) -> float:
+    """Return what turns evidence into nats.
+
+    It makes the evidence for a class of n rows discriminate as sharply as cosines divided by the temperature.
+    """
+    slope = expected_length(n) * RATIO / ((1 - COHESION) * (1 + (n + 1) * RATIO))
+    return float(1 / (temperature * slope))

@@ -1,0 +1,121 @@
+"""Groups of unlabelled rows: agglomerative clustering by Bayes factors, with no number of clusters to choose.
+
+Shape letters: N classes, P unlabelled rows, D features.
+"""
+
+import numpy as np
+
+from p3dc._arrays import Array, Labels
+from p3dc.unlabelled.evidence import COHESION, evidence, expected_length
+
+
+def group_rows(prototypes: Array, rows: Array, n_pseudo: float) -> tuple[Array, Labels]:
+    """Group unlabelled rows with each other and with the classes.
+
+    Each class takes part as ``n_pseudo`` rows along its prototype.
+
+    Parameters
+    ----------
+    prototypes : array of shape (N, D)
+        Unit vectors.
+    rows : array of shape (P, D)
+        Unit vectors.
+    n_pseudo : float
+
+    Returns
+    -------
+    gram : array of shape (N + P, N + P)
+        Inner products of the sums of the classes and of the rows.
+    groups : array of shape (P,)
+        The group of each row: the number of its class, or N plus the number of a row in its group.
+    """
+    n_way = len(prototypes)
+    sums = np.concatenate([prototypes * expected_length(n_pseudo), rows]).astype(np.float32)
+    gram = (sums @ sums.T).astype(np.float64)
+    sizes = np.concatenate([np.full(n_way, n_pseudo), np.ones(len(rows))])
+    return gram, agglomerate(gram, sizes, n_way)[n_way:]
+
+
+def agglomerate(gram: Array, sizes: Array, n_way: int) -> Labels:
+    """Join the two sets with the largest Bayes factor until none is positive.
+
+    The first N sets are classes, which never join each other.
+
+    Parameters
+    ----------
+    gram : array of shape (M, M)
+        Inner products of the sums of M sets.
+    sizes : array of shape (M,)
+    n_way : int
+
+    Returns
+    -------
+    array of shape (M,)
+        The set that each one ends in.
+    """
+    gram, sizes, n_sets = gram.copy(), sizes.copy(), len(sizes)
+    root, alive, exact = np.arange(n_sets), np.ones(n_sets, dtype=bool), np.ones(n_sets, dtype=bool)
+    squared = np.diag(gram).copy()
+    own = evidence(sizes, squared)
+    factors = evidence(sizes[:, None] + sizes, squared[:, None] + squared + 2 * gram) - own[:, None] - own
+    factors[:n_way, :n_way] = -np.inf
+    np.fill_diagonal(factors, -np.inf)
+    partner = factors.argmax(axis=1)
+    best = factors[np.arange(n_sets), partner]
+    while best.max() > 0:
+        i = int(best.argmax())
+        if not exact[i]:  # its partner has changed since, so its value is only an upper bound
+            partner[i], exact[i] = factors[i].argmax(), True
+            best[i] = factors[i, partner[i]]
+            continue
+        j = int(partner[i])
+        i, j = (j, i) if j < n_way else (i, j)
+        gram[i] += gram[j]
+        gram[:, i] += gram[:, j]
+        sizes[i] += sizes[j]
+        squared[i] = gram[i, i]
+        own[i] = evidence(sizes[i], squared[i])
+        alive[j], best[j], root[root == j] = False, -np.inf, i
+        row = evidence(sizes[i] + sizes, squared[i] + squared + 2 * gram[i]) - own[i] - own
+        row[~alive] = row[i] = -np.inf
+        if i < n_way:
+            row[:n_way] = -np.inf
+        factors[j] = factors[:, j] = -np.inf
+        factors[i] = factors[:, i] = row
+        exact[(partner == j) | (partner == i)] = False
+        better = (row >= best) & alive
+        partner[better], best[better], exact[better] = i, row[better], True
+        partner[i], exact[i] = row.argmax(), True
+        best[i] = row[partner[i]]
+    return root
+
+
+def pile_centre(support: Array, labels: Labels, rows: Array, groups: Labels, base_mean: Array) -> Array:
+    """Return the centre of a task with unlabelled rows, by James–Stein shrinkage towards the mean of the base classes.
+
+    As :func:`p3dc.adaptive.space.task_centre`, with one more mean for each group, weighted by how well it is known.
+
+    Parameters
+    ----------
+    support, rows : arrays of shape (S, D) and (P, D)
+        Whitened.
+    labels, groups : arrays of shape (S,) and (P,)
+        Class or group of each.
+    base_mean : array of shape (D,)
+
+    Returns
+    -------
+    array of shape (1, D)
+    """
+    everything, group_of = np.concatenate([support, rows]), np.concatenate([labels, groups])
+    belonging = (np.unique(group_of)[:, None] == group_of).astype(everything.dtype)
+    counts = belonging.sum(axis=1)
+    means = belonging @ everything / counts[:, None]
+    known = counts * COHESION / (counts * COHESION + 1 - COHESION)
+    weights = known / known.sum()
+    mean, effective = weights @ means, 1 / (weights**2).sum()
+    away = mean - base_mean
+    if effective <= 1 + 1e-9 or not away.any():
+        return base_mean[None]
+    uncertainty = weights @ ((means - mean) ** 2).sum(axis=1) / (effective - 1)
+    return (base_mean + max(0.0, 1 - uncertainty / (away @ away)) * away)[None]

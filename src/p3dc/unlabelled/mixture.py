@@ -1,0 +1,123 @@
+"""Mixtures over unlabelled rows, fitted by expectation–maximisation from inner products alone.
+
+*Open*: classes, groups and a background compete for the rows. *Closed*: every row belongs to a class.
+
+Shape letters: N classes, P unlabelled rows, J groups, C = N + J components.
+"""
+
+import numpy as np
+
+from p3dc._arrays import Array, Labels
+from p3dc.method import masked_softmax
+from p3dc.unlabelled.evidence import COHESION, bayes_factor, evidence
+
+ROUNDS, BLOCKS = 5, 4
+"""Rounds of expectation–maximisation between moves of whole groups, and how often."""
+
+PRESENT = 0.9
+"""Prior probability that a class has unlabelled rows."""
+
+BACKGROUND = 0.5 * COHESION**0.5
+"""Cosine of the background component: half that of a row to the mean of its class."""
+
+
+class ComponentSums:
+    """Sums of the rows of each component, as inner products with the rows.
+
+    Parameters
+    ----------
+    gram : array of shape (N + P, N + P)
+        Inner products of the pseudo-rows of the classes, summed, and of the rows.
+    n_way : int
+    n_pseudo : float
+        Pseudo-rows of each class.
+    stretch : float
+        What the sums of the pseudo-rows are multiplied by.
+    """
+
+    def __init__(self, gram: Array, n_way: int, n_pseudo: float, stretch: float = 1.0) -> None:
+        self.n_way, self.n_pseudo = n_way, n_pseudo
+        self.rows, self.cross = gram[n_way:, n_way:].astype(np.float32), gram[n_way:, :n_way] * stretch
+        self.seeds = np.diag(gram)[:n_way] * stretch**2
+
+    def __call__(self, responsibilities: Array) -> tuple[Array, Array, Array]:
+        """Return sizes, (C,), products with each row, (P, C), and squared lengths, (C,), of the sums."""
+        n_groups = responsibilities.shape[1] - self.n_way
+        cross = np.pad(self.cross, ((0, 0), (0, n_groups)))
+        products = cross + self.rows @ responsibilities.astype(np.float32)
+        sizes = responsibilities.sum(axis=0) + np.pad(np.full(self.n_way, self.n_pseudo), (0, n_groups))
+        squared = np.pad(self.seeds, (0, n_groups)) + ((cross + products) * responsibilities).sum(axis=0)
+        return sizes, products, squared
+
+    def cosines(self, responsibilities: Array) -> Array:
+        """Return the cosine of each row to each component without the row's own part, (P, C)."""
+        _, products, squared = self(responsibilities)
+        without = squared - 2 * responsibilities * products + responsibilities**2
+        return (products - responsibilities) / np.sqrt(np.maximum(without, 1e-6))
+
+
+def fit_open(sums: ComponentSums, groups: Labels, temperature: float, per_evidence: float) -> Array:
+    """Fit the open mixture, starting from groups; what the responsibilities, (P, C), lack to 1 is the background."""
+    n_way = sums.n_way
+    names, counts = np.unique(groups[groups >= n_way], return_counts=True)
+    starts = np.concatenate([np.arange(n_way), names[counts > 1]])
+    responsibilities: Array = (groups[:, None] == starts).astype(np.float64)
+    background = np.full((len(groups), 1), BACKGROUND)
+    for block in range(BLOCKS):
+        for _ in range(ROUNDS):
+            cosines = np.concatenate([sums.cosines(responsibilities), background], axis=1)
+            responsibilities = masked_softmax(cosines / temperature, None)[:, :-1]
+        if block < BLOCKS - 1:
+            responsibilities = _move_groups(responsibilities, sums, per_evidence)
+    return responsibilities
+
+
+def fit_closed(sums: ComponentSums, temperature: float, *, equal: bool) -> Array:
+    """Fit the closed mixture, (P, N); with ``equal`` classes the responsibilities are balanced by Sinkhorn's rule."""
+    n_rows, n_way = sums.cross.shape
+    responsibilities: Array = np.zeros((n_rows, n_way))
+    for _ in range(BLOCKS * ROUNDS):
+        responsibilities = masked_softmax(sums.cosines(responsibilities) / temperature, None)
+        for _ in range(10 if equal else 0):
+            responsibilities /= np.maximum(responsibilities.sum(axis=0), 1e-12) / (n_rows / n_way)
+            responsibilities /= responsibilities.sum(axis=1, keepdims=True)
+    return responsibilities
+
+
+def partition_evidence(sums: ComponentSums, component: Labels, n_components: int) -> float:
+    """Return the evidence of a hard partition, (P,); rows of later components have no common class."""
+    sizes, _, squared = sums((component[:, None] == np.arange(n_components)).astype(np.float64))
+    n_single = int((component >= n_components).sum())
+    return float(evidence(sizes, squared).sum() + n_single * evidence(1.0, 1.0))
+
+
+def _move_groups(responsibilities: Array, sums: ComponentSums, per_evidence: float) -> Array:
+    """Move whole groups, and all rows of a class, to the component where the evidence is largest, (P, C) -> (P, C')."""
+    n_way = sums.n_way
+    small = n_way + np.flatnonzero(responsibilities[:, n_way:].sum(axis=0) < 1.5)
+    r = np.delete(responsibilities, small, axis=1)
+    for _ in range(r.shape[1] + n_way):
+        parts, products = r.sum(axis=0), r.T @ (sums.rows @ r.astype(np.float32))
+        own, seeds = np.diag(products), sums.cross.T @ r
+        sizes, _, squared = sums(r)
+        products = products.copy()
+        products[:n_way] += seeds
+        factors = bayes_factor(sizes[:, None], squared[:, None], parts, own, products)
+        stay = bayes_factor(sums.n_pseudo, sums.seeds, parts[:n_way], own[:n_way], np.diag(seeds))
+        factors[:, :n_way] -= stay
+        prior = np.full(factors.shape, -1e-12)
+        if r.shape[1] > n_way:  # a class with few rows is more likely one of the groups than absent
+            few = parts[:n_way, None] <= 0.5 * parts[n_way:]
+            prior[:n_way, n_way:][few] = np.log(PRESENT / (1 - PRESENT) / (r.shape[1] - n_way)) / per_evidence
+        factors += np.maximum(prior, -1e-12)
+        np.fill_diagonal(factors, -np.inf)
+        factors[:, parts < 1e-6] = -np.inf
+        to, part = np.unravel_index(factors.argmax(), factors.shape)
+        if factors[to, part] <= 0:
+            break
+        r[:, to] += r[:, part]
+        if part < n_way:
+            r[:, part] = 0
+        else:
+            r = np.delete(r, part, axis=1)
+    return r

@@ -1,0 +1,151 @@
+"""Refinement of class prototypes with unlabelled rows, as far as they can be believed.
+
+Two mixtures are fitted: open, where groups and a background compete with the classes, and closed, where every row
+belongs to a class. The evidence of both, and how evenly rows fall on the components, decide how far the closed one is
+believed.
+
+Shape letters: N classes, P unlabelled rows, J groups, D features.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from p3dc._arrays import Array, Labels, Mask, to_device_of
+from p3dc.method import l2_normalize
+from p3dc.unlabelled.evidence import COHESION, expected_length, nats
+from p3dc.unlabelled.mixture import BACKGROUND, ComponentSums, fit_closed, fit_open, partition_evidence
+
+Balance = Literal["equal"]
+
+PSEUDO_OPEN = 2.0
+"""Pseudo-rows that each shot counts for in the open mixture, and while rows are grouped."""
+
+PSEUDO_CLOSED = 3.0
+"""The same in the closed mixture."""
+
+DOUBT = 4.5
+"""Over N + 2: the cost of the closed mixture for each row, in nats, at which both are believed equally."""
+
+EVEN = 0.7
+"""Effective number of components over the number of classes below which rows count as unequal."""
+
+SMOOTHING = 5.0
+"""Rows that are added to each class before its share is taken."""
+
+LEAST_ROWS = 3
+"""Rows of a group that may wait for a name."""
+
+
+@dataclass(frozen=True, eq=False)
+class Refinement:
+    """What unlabelled rows say about a task.
+
+    Attributes
+    ----------
+    pull : array of shape (N, D)
+        What is added to the unit prototype of each class.
+    shares : array of shape (N,)
+        Shares of the classes among the unlabelled rows; equal unless the rows are surely unequal.
+    groups : array of shape (J, D)
+        Unit vectors: centres of rows that resemble each other and none of the classes.
+    members : mask of shape (P, J)
+        The rows of each group.
+    proposed : mask of shape (J,)
+        The groups that are as tight as a class, which wait for a name.
+    closed : float
+        How far every row is believed to belong to a class, from 0 to 1.
+    used : float
+        How much of the prototypes comes from the unlabelled rows, from 0 to 1.
+    temperature : float
+        What cosines are divided by before the softmax.
+    """
+
+    pull: Array
+    shares: Array
+    groups: Array
+    members: Mask
+    proposed: Mask
+    closed: float
+    used: float
+    temperature: float
+
+    def to_device_of(self, other: Array) -> "Refinement":
+        """Move what queries are compared with to the library and device of another array, in its type."""
+        moved = {name: to_device_of(getattr(self, name), other, other.dtype) for name in ("pull", "groups")}
+        return replace(self, **moved)
+
+    def penalty(self, rows: Array) -> Array:
+        """Return how much less a row counts as known because it resembles a group, (Q, D) -> (Q,)."""
+        xp = array_namespace(rows)
+        if not len(self.groups):
+            return xp.zeros_like(rows[:, 0])
+        return 0.5 * (xp.max(rows @ self.groups.T, axis=1) - BACKGROUND).clip(min=0)
+
+
+def refine(
+    prototypes: Array,
+    rows: Array,
+    gram: Array,
+    groups: Labels,
+    *,
+    shots: float,
+    temperature: float,
+    balance: Balance | None = None,
+) -> Refinement:
+    """Refine the prototypes of a task.
+
+    Parameters
+    ----------
+    prototypes : array of shape (N, D)
+        Calibrated, unit vectors.
+    rows : array of shape (P, D)
+        Unit vectors.
+    gram, groups
+        As :func:`p3dc.unlabelled.grouping.group_rows` returns them.
+    shots, temperature : float
+    balance : {"equal"}, optional
+        A promise that the rows hold equally many of each class and nothing else.
+    """
+    n_way, equal = len(prototypes), balance == "equal"
+    held, held_closed = PSEUDO_OPEN * shots, PSEUDO_CLOSED * shots
+    sums = ComponentSums(gram, n_way, held)
+    stretch = expected_length(held_closed) / expected_length(held)
+    per_evidence = nats(held, temperature)
+    closed = fit_closed(ComponentSums(gram, n_way, held_closed, stretch), temperature, equal=equal)
+    opened = fit_open(sums, groups, temperature, per_evidence)
+    component = np.concatenate([opened, 1 - opened.sum(axis=1, keepdims=True)], axis=1).argmax(axis=1)
+    cost = partition_evidence(sums, component, opened.shape[1])
+    cost = per_evidence / len(rows) * (cost - partition_evidence(sums, closed.argmax(axis=1), n_way))
+    sizes = opened.sum(axis=0)
+    effective = sizes.sum() ** 2 / max((sizes**2).sum(), 1e-12) / n_way
+    even = _ramp(effective - EVEN, 0.2)
+    belief = 1.0 if equal else even * _ramp(1 - cost * (n_way + 2) / DOUBT, 0.3)
+
+    own = opened[:, :n_way]
+    pull = belief * closed.T @ rows / expected_length(held_closed)
+    pull += (1 - belief) * own.T @ rows / expected_length(held)
+    counts = (belief * closed + (1 - belief) * own).sum(axis=0)
+    shares = ((counts + SMOOTHING) / (counts.sum() + SMOOTHING * n_way)) ** (0.0 if equal else 1 - even)
+    cosines = sums.cosines(opened)
+    cohesion = float(np.clip((own * cosines[:, :n_way]).sum() / max(own.sum(), 1e-12), 0.2, 0.8))
+    members = component[:, None] == np.arange(n_way, opened.shape[1])
+    n_members = members.sum(axis=0)
+    inside = (members * cosines[:, n_way:]).sum(axis=0) / np.maximum(n_members, 1)
+    return Refinement(
+        pull,
+        shares / shares.sum(),
+        l2_normalize(opened[:, n_way:].T @ rows),
+        members,
+        (n_members >= LEAST_ROWS) & (inside >= COHESION**0.5),
+        belief,
+        float((counts / (counts + held)).mean()),
+        temperature * float(np.sqrt((1 - cohesion**2) / (2 * cohesion))),
+    )
+
+
+def _ramp(value: float, width: float) -> float:
+    """Rise from 0 to 1 around zero."""
+    return float(np.clip(0.5 + value / width, 0, 1))

@@ -1,0 +1,117 @@
+"""The classifier with rows that have no label."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from p3dc import P3DCClassifier, Priors
+from p3dc.classifier import fitted
+from p3dc.errors import InputError
+from tests.conftest import make_signed, paper
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Priors, and rows of twelve other classes of the same kind."""
+    ways = 2 * np.linalg.qr(np.random.default_rng(0).normal(size=(64, 64)))[0][:24]
+    make = {"n_features": 64, "home": 1.0, "directions": ways, "noise": 2.0}
+    return Priors.from_features(make_signed(1, 60, 30, **make)), make_signed(3, 12, 60, **make)
+
+
+def rows_of(novel, classes, first, last):
+    rows = np.concatenate([np.flatnonzero(novel.labels == c)[first:last] for c in classes])
+    return novel.features[rows], novel.labels[rows]
+
+
+def test_unlabelled_rows_of_the_classes_make_better_labels(world):
+    priors, novel = world
+    before, inside, outside = [], [], []
+    for first in range(8):
+        classes = [(first + k) % 12 for k in range(5)]
+        support, pile, queries = (rows_of(novel, classes, *part) for part in ((first, first + 1), (20, 40), (40, 60)))
+        plain = P3DCClassifier(priors).fit(*support)
+        found = P3DCClassifier(priors).fit(*support, unlabelled=pile[0])
+        before.append((plain.score(*pile), plain.score(*queries)))
+        inside.append(np.mean(found.transduction_ == pile[1]))
+        outside.append(found.score(*queries))
+        assert 0.5 < found.unlabelled_use_ <= 1
+    assert np.mean(inside) > np.mean(before, axis=0)[0] + 0.05
+    assert np.mean(outside) > np.mean(before, axis=0)[1] + 0.05
+
+
+def test_rows_of_other_classes_are_proposed_as_groups(world):
+    priors, novel = world
+    support = rows_of(novel, range(4), 0, 5)
+    (known, _), (other, labels) = rows_of(novel, range(4), 20, 30), rows_of(novel, range(4, 8), 20, 40)
+    found = P3DCClassifier(priors).fit(*support, unlabelled=np.concatenate([known, other]))
+    assert found.groups_
+    for group in found.groups_:
+        own = labels[group[group >= 40] - 40]
+        assert (group >= 40).mean() > 0.8
+        assert (own == np.bincount(own).argmax()).mean() > 0.7
+    plain = P3DCClassifier(priors).fit(*support)
+    fresh, others = rows_of(novel, range(4), 40, 60)[0], rows_of(novel, range(4, 8), 40, 60)[0]
+    gap = [each.score_samples(fresh).mean() - each.score_samples(others).mean() for each in (plain, found)]
+    assert gap[1] > gap[0]
+
+
+def test_probabilities_of_the_unlabelled_rows_sum_to_one_and_agree_with_their_labels(world):
+    priors, novel = world
+    found = P3DCClassifier(priors).fit(*rows_of(novel, range(3), 0, 2), unlabelled=rows_of(novel, range(3), 9, 29)[0])
+    np.testing.assert_allclose(found.transduction_proba_.sum(axis=1), 1)
+    np.testing.assert_array_equal(found.classes_[found.transduction_proba_.argmax(axis=1)], found.transduction_)
+
+
+def test_it_clones_pickles_goes_through_a_file_and_learns_more(world, tmp_path):
+    priors, novel = world
+    support, pile = rows_of(novel, range(4), 0, 1), rows_of(novel, range(4), 20, 30)[0]
+    queries, labels = rows_of(novel, range(4), 40, 60)
+    found = P3DCClassifier(priors, reject=0.3, pile_balance="equal").fit(*support, unlabelled=pile)
+    found.save(tmp_path / "model.safetensors")
+    again = clone(found).fit(*support, unlabelled=pile)
+    for other in (again, pickle.loads(pickle.dumps(found)), P3DCClassifier.load(tmp_path / "model.safetensors")):
+        np.testing.assert_array_equal(other.predict_proba(queries), found.predict_proba(queries))
+        np.testing.assert_array_equal(other.transduction_, found.transduction_)
+        assert other.pile_balance == "equal"
+    more = found.partial_fit(*rows_of(novel, range(4), 1, 2))
+    assert more.unlabelled_use_ > 0
+    assert more.score(queries, labels) > 0.3
+
+
+def test_of_very_many_rows_an_even_sample_refines_the_classes(world, monkeypatch):
+    priors, novel = world
+    support, pile = rows_of(novel, range(3), 0, 1), rows_of(novel, range(3), 20, 60)[0]
+    monkeypatch.setattr(fitted, "MOST_UNLABELLED", 30)
+    found = P3DCClassifier(priors).fit(*support, unlabelled=pile)
+    assert found.transduction_.shape == (120,)
+    sampled = P3DCClassifier(priors).fit(*support, unlabelled=pile[fitted.evenly_spaced(120, 30)])
+    np.testing.assert_allclose(found.decision_function(pile), sampled.decision_function(pile), atol=1e-12)
+
+
+@pytest.mark.parametrize("make", [lambda _: P3DCClassifier(), paper])
+def test_where_rows_cannot_be_compared_they_are_not_used_and_a_warning_says_so(world, make):
+    _, novel = world
+    support, pile = rows_of(novel, range(3), 0, 3), rows_of(novel, range(3), 20, 30)[0]
+    with pytest.warns(UserWarning, match="unlabelled rows are not used: they need the whitened space"):
+        found = make(None).fit(*support, unlabelled=pile)
+    assert found.unlabelled_use_ == 0
+    assert found.groups_ == []
+    np.testing.assert_array_equal(found.transduction_, found.predict(pile))
+
+
+@pytest.mark.parametrize(
+    ("unlabelled", "sentence"),
+    [
+        (np.ones((3, 5)), "X has 5 features, but P3DCClassifier is expecting 64"),
+        (np.full((2, 64), np.nan), "unlabelled row 0 has NaN"),
+        (np.zeros((2, 64)), "unlabelled row 0 is all zeros"),
+    ],
+)
+def test_rows_that_make_no_sense_are_refused(world, unlabelled, sentence):
+    priors, novel = world
+    with pytest.raises(InputError, match=sentence):
+        P3DCClassifier(priors).fit(*rows_of(novel, range(3), 0, 2), unlabelled=unlabelled)
+    with pytest.raises(InputError, match="pile_balance is 'even'. It must be 'equal' or None"):
+        P3DCClassifier(priors, pile_balance="even").fit(*rows_of(novel, range(3), 0, 2))

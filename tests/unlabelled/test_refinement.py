@@ -1,0 +1,107 @@
+"""Refinement on generated rows whose classes are known."""
+
+import numpy as np
+import pytest
+
+from p3dc.unlabelled.grouping import group_rows
+from p3dc.unlabelled.mixture import ComponentSums
+from p3dc.unlabelled.refinement import PSEUDO_OPEN, refine
+from tests.reference import normalize
+from tests.unlabelled.test_grouping import make_rows
+
+TEMPERATURE = 0.0725
+
+
+@pytest.fixture
+def world():
+    """Orthogonal classes in 60 dimensions, and a poor prototype of each of the first five."""
+    rng = np.random.default_rng(5)
+    means = np.eye(12, 60)
+    prototypes = normalize(0.5 * means[:5] + normalize(rng.normal(size=(5, 60))))
+    return rng, means, prototypes
+
+
+def refined(prototypes, rows, **options):
+    gram, groups = group_rows(prototypes, rows, PSEUDO_OPEN)
+    return refine(prototypes, rows, gram, groups, shots=1.0, temperature=TEMPERATURE, **options)
+
+
+def nearness(prototypes, means):
+    return np.sum(normalize(prototypes) * means[: len(prototypes)], axis=1)
+
+
+def test_cosines_leave_out_the_rows_own_part(world):
+    rng, means, prototypes = world
+    rows = make_rows(rng, means, rng.integers(0, 5, 9))
+    gram, _ = group_rows(prototypes, rows, 2.0)
+    sums, r = ComponentSums(gram, 5, 2.0), rng.uniform(size=(9, 7))
+    found = sums.cosines(r)
+    whole = np.concatenate([prototypes * np.sqrt(gram.diagonal()[:5])[:, None], np.zeros((2, 60))]) + r.T @ rows
+    for p in range(9):
+        for c in range(7):
+            without = whole[c] - r[p, c] * rows[p]
+            assert found[p, c] == pytest.approx(rows[p] @ without / np.linalg.norm(without), abs=1e-4)
+
+
+@pytest.mark.parametrize("balance", [None, "equal"])
+def test_rows_of_the_classes_bring_prototypes_nearer_to_the_true_means(world, balance):
+    rng, means, prototypes = world
+    rows = make_rows(rng, means, np.repeat(np.arange(5), 15), cosine=0.5)
+    found = refined(prototypes, rows, balance=balance)
+    before, after = nearness(prototypes, means), nearness(prototypes + found.pull, means)
+    assert (after > before).all()
+    assert after.mean() > before.mean() + 0.2
+    assert found.used > 0.5
+    np.testing.assert_allclose(found.shares, 0.2)
+
+
+def test_rows_of_other_classes_become_groups_and_capture_no_class(world):
+    rng, means, _ = world
+    prototypes = normalize(means[:5] + normalize(rng.normal(size=(5, 60))))
+    labels = np.repeat(np.arange(10), 15)
+    rows = make_rows(rng, means, labels, cosine=0.6)
+    found = refined(prototypes, rows)
+    assert (nearness(prototypes + found.pull, means) > nearness(prototypes, means)).all()
+    assert found.closed < 0.5
+    for group in np.flatnonzero(found.proposed):
+        own = labels[found.members[:, group]]
+        assert (own == np.bincount(own).argmax()).mean() > 0.8
+        assert np.bincount(own).argmax() >= 5
+    assert found.proposed.sum() >= 3
+    queries = make_rows(rng, means, np.repeat(np.arange(10), 5), cosine=0.6)
+    known, unknown = found.penalty(queries[:25]), found.penalty(queries[25:])
+    assert unknown.mean() > known.mean() + 0.1
+
+
+def test_rows_of_one_class_are_no_reason_to_move_the_others(world):
+    rng, means, prototypes = world
+    found = refined(prototypes, make_rows(rng, means, np.zeros(15, dtype=int), cosine=0.6))
+    lengths = np.linalg.norm(found.pull, axis=1)
+    assert found.closed < 0.2
+    assert lengths[0] > 3 * lengths[1:].max()
+    assert found.shares[0] > 0.3
+
+
+def test_the_promise_of_equal_classes_balances_an_unequal_fit(world):
+    rng, means, prototypes = world
+    rows = make_rows(rng, means, np.repeat(np.arange(5), 15), cosine=0.35)
+    assert refined(prototypes, rows, balance="equal").closed == 1.0
+    np.testing.assert_allclose(refined(prototypes, rows, balance="equal").shares, 0.2)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 5])
+def test_a_few_rows_work_too(world, n_rows):
+    rng, means, prototypes = world
+    found = refined(prototypes, make_rows(rng, means, np.arange(n_rows)))
+    assert np.isfinite(found.pull).all()
+    assert 0 <= found.used <= 1
+    assert found.temperature > 0
+
+
+def test_the_order_of_the_rows_does_not_matter(world):
+    rng, means, prototypes = world
+    rows = make_rows(rng, means, rng.integers(0, 8, 40), cosine=0.6)
+    order = rng.permutation(40)
+    one, two = refined(prototypes, rows), refined(prototypes, rows[order])
+    np.testing.assert_allclose(one.pull, two.pull, atol=1e-5)
+    np.testing.assert_allclose(one.shares, two.shares, atol=1e-6)
