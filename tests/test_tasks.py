@@ -245,6 +245,22 @@ def test_impossible_piles_are_refused(n_pile, options, sentence):
         sampler.piles(sampler.draw(1), n_pile, **options)
 
 
+@settings(deadline=None)
+@given(st.integers(1, 9), st.integers(0, 20))
+def test_the_unknown_photos_of_a_pile_may_be_of_few_classes(n_classes, seed):
+    sampler = TaskSampler(LABELS, n_way=3, n_shot=2, n_query=4, seed=seed)
+    tasks = sampler.draw(20)
+    few = sampler.piles(tasks, 12, unknown=0.5, n_unknown_classes=n_classes)
+    for rows, classes, own in zip(few.rows, few.classes, tasks.classes, strict=True):
+        found = set(LABELS[rows[classes < 0]])
+        assert len(found) <= n_classes
+        assert not found & set(own)
+    with pytest.raises(InputError, match="pile_unknown_classes is 0"):
+        sampler.piles(tasks, 12, unknown=0.5, n_unknown_classes=0)
+    with pytest.raises(InputError, match="the pile has 10 photos of other classes, but a task may have only 9 of them"):
+        sampler.piles(tasks, 12, unknown=0.8, n_unknown_classes=1)
+
+
 def test_unknown_photos_of_a_pile_need_other_classes():
     sampler = TaskSampler(LABELS, n_way=7, n_shot=2, n_query=4, seed=0)
     assert sampler.piles(sampler.draw(1), 7).rows.shape == (1, 7)

@@ -43,7 +43,7 @@ class Tasks:
         return Tasks(self.classes[part], self.support[part], self.queries[part])
 
 
-Balance = Literal["equal", "one"] | float
+PileBalance = Literal["equal", "one"] | float
 """How the known photos of a pile spread over the classes: equally, by a Dirichlet concentration, or all in one."""
 
 
@@ -179,8 +179,9 @@ class TaskSampler:
         tasks: Tasks,
         n_pile: int,
         *,
-        balance: Balance = "equal",
+        balance: PileBalance = "equal",
         unknown: float = 0.0,
+        n_unknown_classes: int | None = None,
         start: int = 0,
         excluded: Rows | None = None,
     ) -> Piles:
@@ -200,6 +201,8 @@ class TaskSampler:
             Dirichlet distribution of this concentration. What a class does not have goes to the others.
         unknown : float
             Share of the pile that is of classes outside the task, drawn from all of their rows.
+        n_unknown_classes : int, optional
+            How many classes outside the task the pile may have photos of; all by default.
         start : int
             Number of the first task.
         excluded : array of shape (T, n_excluded), optional
@@ -209,20 +212,25 @@ class TaskSampler:
         if not (is_number(unknown) and 0 <= unknown <= 1):
             raise InputError(f"pile_unknown is {unknown!r}. It must be a share from 0 to 1.")
         n_unknown = round(n_pile * unknown)
-        self._check_pile(n_pile - n_unknown, n_unknown, balance, 0 if excluded is None else excluded.shape[1])
+        n_others = len(self.counts) - self.n_way
+        if n_unknown_classes is not None:
+            check_count("pile_unknown_classes", n_unknown_classes, 1)
+            n_others = min(n_others, n_unknown_classes)
+        excluded = np.empty((len(tasks), 0), dtype=np.int64) if excluded is None else excluded
+        self._check_pile(n_pile - n_unknown, n_unknown, balance, n_others, excluded.shape[1])
         rows, classes = np.empty((2, len(tasks), n_pile), dtype=np.int64)
         for i in range(len(tasks)):
             random = np.random.default_rng([self.seed, 2, start + i])
             counts = self._pile_counts(random, tasks.classes[i], n_pile - n_unknown, balance)
             used = zip(tasks.classes[i], counts, tasks.support[i], tasks.queries[i], strict=True)
             known = [self._unused(random, c, n, np.concatenate([k, q])) for c, n, k, q in used]
-            others = self._others(random, tasks.classes[i], n_unknown, None if excluded is None else excluded[i])
+            others = self._others(random, tasks.classes[i], n_unknown, n_others, excluded[i])
             order = random.permutation(n_pile)
             rows[i] = np.concatenate([*known, others])[order]
             classes[i] = np.repeat([*range(self.n_way), -1], [*counts, n_unknown])[order]
         return Piles(rows, classes)
 
-    def _check_pile(self, n_known: int, n_unknown: int, balance: Balance, n_excluded: int) -> None:
+    def _check_pile(self, n_known: int, n_unknown: int, balance: PileBalance, n_others: int, n_excluded: int) -> None:
         """Refuse piles that some tasks have too few rows for."""
         if not (balance in ("equal", "one") or (is_number(balance) and float(balance) > 0)):
             raise InputError(f"pile_balance is {balance!r}. Choose equal, one, or a concentration above 0.")
@@ -231,12 +239,12 @@ class TaskSampler:
         room = rooms[balance] if isinstance(balance, str) else unused[: self.n_way].sum()
         if n_known > room:
             raise InputError(
-                f"the pile has {n_known} photos of the classes of its task, but besides support and queries a task may "
+                f"the pile has {n_known} photos of the classes of its task, but apart from support and queries a task may "
                 f"have only {room} left. Lower n_pile, n_shot or n_query."
             )
         if n_unknown:
             self._check_others()
-            left = self.counts.sum() - np.sort(self.counts)[-self.n_way :].sum() - n_excluded
+            left = np.sort(self.counts)[:n_others].sum() - n_excluded
             if n_unknown > left:
                 raise InputError(
                     f"the pile has {n_unknown} photos of other classes, but a task may have only {left} of them. "
@@ -247,7 +255,7 @@ class TaskSampler:
         if len(self.counts) == self.n_way:
             raise InputError(f"all {self.n_way} classes are in each task, so there are no others. Lower n_way.")
 
-    def _pile_counts(self, random: np.random.Generator, classes: Rows, n_known: int, balance: Balance) -> Rows:
+    def _pile_counts(self, random: np.random.Generator, classes: Rows, n_known: int, balance: PileBalance) -> Rows:
         """Draw how many photos of each class of a task are in its pile, (N,)."""
         if balance == "one":
             return np.bincount([random.integers(self.n_way)], minlength=self.n_way) * n_known
@@ -269,15 +277,18 @@ class TaskSampler:
         chosen += np.searchsorted(taken - np.arange(len(taken)), chosen, side="right")
         return np.asarray(self.by_class[self.first[c] + chosen])
 
-    def _others(self, random: np.random.Generator, classes: Rows, n_rows: int, excluded: Rows | None) -> Rows:
-        """Draw distinct rows of classes outside a task."""
+    def _others(self, random: np.random.Generator, classes: Rows, n_rows: int, n_others: int, excluded: Rows) -> Rows:
+        """Draw distinct rows of some classes outside a task, without those that are excluded."""
+        if n_others < len(self.counts) - self.n_way:
+            left_out = random.permutation(np.delete(np.arange(len(self.counts)), classes))[n_others:]
+            classes = np.concatenate([classes, left_out])
         first, sizes = self.first[np.sort(classes)], self.counts[np.sort(classes)]
         skipped = np.concatenate([[0], np.cumsum(sizes)])
-        n_drawn = n_rows + (0 if excluded is None else len(excluded))
-        chosen = random.choice(len(self.by_class) - skipped[-1], n_drawn if n_rows else 0, replace=False)
+        n_left = len(self.by_class) - skipped[-1]
+        chosen = random.choice(n_left, min(n_rows + len(excluded), n_left) if n_rows else 0, replace=False)
         chosen += skipped[np.searchsorted(first - skipped[:-1], chosen, side="right")]
         rows = self.by_class[chosen]
-        return np.asarray(rows if excluded is None else rows[~np.isin(rows, excluded)][:n_rows])
+        return np.asarray(rows[~np.isin(rows, excluded)][:n_rows])
 
     def batches(self, n_tasks: int, size: int = 100) -> Iterator[Tasks]:
         """Draw the first tasks in batches, so that memory does not grow with their number."""

@@ -115,6 +115,25 @@ def test_outside_the_pile_queries_are_classified_by_what_was_learned_from_it(nov
     assert with_unknown.auroc.shape == (N_TASKS,)
 
 
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_p3dc_learns_from_the_pile(novel, priors, where):
+    accuracy, reliability = [], Reliability()
+    for support, labels, pile, own, queries, query_classes in tasks_one_by_one(novel, 20, 2.0, 0.5):
+        model = P3DCClassifier(priors).fit(support, labels, unlabelled=pile)
+        if where == "inside":
+            predicted, shares = model.transduction_, model.transduction_proba_
+        else:
+            predicted, shares, own = model.predict(queries), model.predict_proba(queries), query_classes
+        known = own >= 0
+        accuracy.append((predicted == own)[known].mean())
+        reliability.add(shares.max(axis=1)[known], (predicted == own)[known])
+    options = pile_options(2.0, 0.5, where)
+    found = evaluate(P3DCClassifier(priors, reject=0.1), novel, n_tasks=N_TASKS, **DRAWING, **options)
+    np.testing.assert_array_equal(found.accuracy, accuracy)
+    assert found.calibration_error == pytest.approx(reliability.error)
+    assert (found.auroc is not None) == (where == "inside")
+
+
 @pytest.mark.parametrize("unknown", [0.0, 0.5])
 def test_without_the_pile_p3dc_only_classifies_its_photos(novel, priors, unknown):
     features = FeatureSet(novel.features.astype(float), novel.labels, novel.class_names)

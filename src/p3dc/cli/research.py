@@ -26,7 +26,7 @@ from p3dc.reproduce.claims import claims
 from p3dc.reproduce.experiments import Plan
 from p3dc.reproduce.run import reproduce
 from p3dc.scoring.device_memory import open_device
-from p3dc.tasks import Balance
+from p3dc.tasks import PileBalance
 
 Base = Annotated[Path, typer.Option(help="Features of the base classes, or their priors as .safetensors.")]
 Way = Annotated[int, typer.Option(help="Classes in a task.")]
@@ -304,7 +304,7 @@ def _average(path: Path, on_ray: bool, progress: Progress | None) -> Priors:
     return average(path, progress)
 
 
-def _balance(text: str) -> Balance:
+def _balance(text: str) -> PileBalance:
     """Read a balance: a name, or a concentration."""
     try:
         return float(text)

@@ -12,7 +12,7 @@ from p3dc.evaluation.results import BatchResult, Comparison, TaskScores
 from p3dc.evaluation.runners import make_runner
 from p3dc.features import FeatureSet
 from p3dc.scoring.device_memory import Device, Memory, open_device
-from p3dc.tasks import Balance, Tasks
+from p3dc.tasks import PileBalance, Tasks
 
 
 def evaluate(
@@ -26,7 +26,7 @@ def evaluate(
     seed: int = 0,
     n_unknown: int = 0,
     n_pile: int = 0,
-    pile_balance: Balance = "equal",
+    pile_balance: PileBalance = "equal",
     pile_unknown: float = 0.0,
     pile_queries: PileQueries = "inside",
     device: str | None = None,
@@ -99,7 +99,7 @@ def compare(
     seed: int = 0,
     n_unknown: int = 0,
     n_pile: int = 0,
-    pile_balance: Balance = "equal",
+    pile_balance: PileBalance = "equal",
     pile_unknown: float = 0.0,
     pile_queries: PileQueries = "inside",
     device: str | None = None,

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from p3dc._validation import check_count
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.scoring.device_memory import Device
-from p3dc.tasks import BLOCK, Balance, Piles, Tasks, TaskSampler
+from p3dc.tasks import BLOCK, PileBalance, Piles, Tasks, TaskSampler
 
 Result = TypeVar("Result")
 
@@ -63,7 +63,10 @@ MakeRunner = Callable[[], Callable[[Batch], Result]]
 
 @dataclass(frozen=True)
 class Drawing:
-    """How tasks are drawn: by the parameters of :func:`p3dc.evaluate`."""
+    """How tasks are drawn: by the parameters of :func:`p3dc.evaluate`.
+
+    ``pile_unknown_classes`` limits the number of classes that the unknown photos of a pile are of.
+    """
 
     n_way: int
     n_shot: int
@@ -71,9 +74,10 @@ class Drawing:
     seed: int
     n_unknown: int = 0
     n_pile: int = 0
-    pile_balance: Balance = "equal"
+    pile_balance: PileBalance = "equal"
     pile_unknown: float = 0.0
     pile_queries: PileQueries = "inside"
+    pile_unknown_classes: int | None = None
 
     def on(self, features: FeatureSet) -> Draw:
         """Return the function that draws tasks of these classes by their numbers."""
@@ -96,9 +100,15 @@ class Drawing:
         unknown = sampler.unknown_queries(tasks, self.n_unknown, numbers.start) if self.n_unknown else None
         if not self.n_pile:
             return Batch(tasks, unknown)
-        balance, share = self.pile_balance, self.pile_unknown
-        options: dict[str, Any] = {"balance": balance, "unknown": share, "start": numbers.start, "excluded": unknown}
-        piles = sampler.piles(tasks, self.n_pile, **options)
+        piles = sampler.piles(
+            tasks,
+            self.n_pile,
+            balance=self.pile_balance,
+            unknown=self.pile_unknown,
+            n_unknown_classes=self.pile_unknown_classes,
+            start=numbers.start,
+            excluded=unknown,
+        )
         if self.inside and piles.classes.max() < 0:
             raise InputError("no photo of the pile is of a class of its task. Lower pile_unknown, or query outside it.")
         return Batch(tasks, unknown, piles, self.inside)

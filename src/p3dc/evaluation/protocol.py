@@ -18,7 +18,7 @@ from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.priors.prototypes import Priors
 from p3dc.scoring.device_memory import Memory
-from p3dc.tasks import Balance
+from p3dc.tasks import PileBalance
 
 KEYS = (*METHODS, "p3dc", "auto")
 DEFAULT_METHODS = ("nn", "l2n", "cl2n", "p3dc")
@@ -95,7 +95,7 @@ class EvaluationPlan:
     seed: int = 0
     n_unknown: int = 0
     n_pile: int = 0
-    pile_balance: Balance = "equal"
+    pile_balance: PileBalance = "equal"
     pile_unknown: float = 0.0
     pile_queries: PileQueries = "inside"
     methods: Sequence[str] = DEFAULT_METHODS
