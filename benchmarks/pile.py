@@ -4,12 +4,12 @@
 [--shots K ...] [--rivals]``, where DATA holds the folders miniimagenet-resnet12, cub-resnet12, cub-lite0 and
 miniimagenet-lite0.
 
-Tasks have 5 ways. A pile has 75 photos of the classes of its task, or 15 where all are of one class; in some scenes it
-also has photos of other classes. Gains are in points, inside the pile and on 5 queries a class outside it. "Lost" is the
-share of tasks that lose more than five points, inside and outside. AUROC, first of auto and then with the pile, measures
-how well the known photos of the pile are separated from the others. "Groups" is the number of proposed groups of a task,
-and the share of their photos that belong to the most frequent class of their group. With --rivals the table has the gains
-over auto, inside the pile, of methods that label all photos together.
+Tasks have 5 ways. A pile has 75 photos of the classes of its task, or 15 where all are of one class; in some scenes
+it also has photos of other classes. Gains are in points, inside the pile and on 5 queries a class outside it. "Lost"
+is the share of tasks that lose more than five points, inside and outside. AUROC, first of auto and then with the
+pile, measures how well the known photos of the pile are separated from the others. "Groups" is the number of proposed
+groups of a task, and the share of their photos that belong to the most frequent class of their group. With --rivals
+the table has the gains over auto, inside the pile, of methods that label all photos together.
 """
 
 import argparse

@@ -239,8 +239,8 @@ class TaskSampler:
         room = rooms[balance] if isinstance(balance, str) else unused[: self.n_way].sum()
         if n_known > room:
             raise InputError(
-                f"the pile has {n_known} photos of the classes of its task, but apart from support and queries a task may "
-                f"have only {room} left. Lower n_pile, n_shot or n_query."
+                f"the pile has {n_known} photos of the classes of its task, but apart from support and queries a task "
+                f"may have only {room} left. Lower n_pile, n_shot or n_query."
             )
         if n_unknown:
             self._check_others()
