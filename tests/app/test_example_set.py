@@ -11,7 +11,7 @@ from p3dc.app.example_set import example_set
 from p3dc.images.backbone_priors import backbone_priors
 from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.classifier import UNKNOWN, ImageClassifier
-from p3dc.images.decoding import read_image_bytes
+from p3dc.images.decoding import read_image_file
 from p3dc.images.embedding import embed_images
 from p3dc.images.examples import Example
 
@@ -52,7 +52,7 @@ def test_the_script_draws_the_pictures_that_ship(pictures, script):
     for place in (2, 14, 30, 31):
         _, name, number = list(script.example_set())[place]
         drawn = np.asarray(script.draw(name, number), dtype=float)
-        shipped = np.asarray(read_image_bytes(pictures[place].content), dtype=float)
+        shipped = np.asarray(read_image_file(io.BytesIO(pictures[place].content)), dtype=float)
         assert np.abs(drawn - shipped).mean() < 4, "but for what compression loses"
         np.testing.assert_array_equal(drawn, np.asarray(script.draw(name, number)))
 
@@ -70,7 +70,7 @@ def test_five_classes_have_five_examples_and_two_queries_and_two_unknown_things_
 
 def test_five_examples_of_each_suffice_to_label_the_others_and_to_reject_unknown_things(pictures):
     backbone = load_backbone()
-    embedded = list(embed_images(pictures, lambda picture: read_image_bytes(picture.content), backbone))
+    embedded = list(embed_images(pictures, lambda picture: read_image_file(io.BytesIO(picture.content)), backbone))
     examples = [Example(each.name, each.label, features, b"") for each, features in embedded if each.label]
     classifier = ImageClassifier(backbone, examples, backbone_priors(backbone))
     queries = [(subject(each), features) for each, features in embedded if each.label is None]

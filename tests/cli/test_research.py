@@ -144,7 +144,7 @@ def test_reproduce_writes_the_report_and_says_what_is_missing(p3dc, files, tmp_p
     assert (status, errors) == (0, "")
     assert "orderings of the paper hold" in output
     assert "no validation features" in output
-    assert "base classes held out, never on novel ones" in (tmp_path / "report" / "report.md").read_text()
+    assert "held-out base classes, never on novel ones" in (tmp_path / "report" / "report.md").read_text()
 
 
 def test_reproduce_refuses_what_it_does_not_know(p3dc, tmp_path):

@@ -41,9 +41,9 @@ def test_a_wrong_engine_is_one_sentence(p3dc, tmp_path, base, novel, command, op
 @pytest.mark.parametrize(
     ("address", "sentence"),
     [
-        ("127.0.0.1:1", r"no Ray can be joined at 127.0.0.1:1 \(.*refused\). Start one with ray start --head"),
-        ("somewhere", "'somewhere' is no address of a Ray. Give host:port"),
-        ("ray://host:10001", "'ray://host:10001' is no address of a Ray. Give host:port"),
+        ("127.0.0.1:1", r"no Ray cluster can be reached at 127.0.0.1:1 \(.*refused\). Start one with ray start --head"),
+        ("somewhere", "'somewhere' is not a Ray address. Give host:port"),
+        ("ray://host:10001", "'ray://host:10001' is not a Ray address. Give host:port"),
     ],
 )
 def test_an_address_without_a_ray_is_one_sentence(address, sentence):

@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 from PIL import Image, ImageFilter
 
 from p3dc.images import decoding
-from p3dc.images.decoding import ImageError, read_image, read_image_bytes
+from p3dc.images.decoding import ImageError, read_image, read_image_file
+
+
+def read_image_bytes(data, **options):
+    return read_image_file(io.BytesIO(data), **options)
 
 
 def photo(width=64, height=48, seed=0):

@@ -1,4 +1,4 @@
-"""Compute features of uploaded images: those of all requests share the batches of the network."""
+"""Compute features of uploaded images; all requests share the batches of the network."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +18,7 @@ PREFETCH = 8 * STEP
 
 
 class Embedder:
-    """Reads images in threads and embeds all that wait as one batch.
-
-    Parameters
-    ----------
-    backbone : Backbone
-    max_pixels : int
-        Larger images are refused before they are decoded.
-    """
+    """Reads images in threads and embeds all that wait as one batch; those of too many pixels are refused."""
 
     def __init__(self, backbone: Backbone, max_pixels: int) -> None:
         self.backbone, self.max_pixels = backbone, max_pixels

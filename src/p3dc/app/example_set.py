@@ -6,7 +6,7 @@ from zipfile import ZipFile
 
 
 class ExamplePhoto(NamedTuple):
-    """A picture as a WebP file; its label is None where it is to be labelled."""
+    """A picture as a WebP file; its label is None if it is to be labelled."""
 
     name: str
     label: str | None

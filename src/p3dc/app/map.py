@@ -17,22 +17,12 @@ WITHIN = 0.3
 
 @dataclass(frozen=True)
 class Map:
-    """Positions in two dimensions, each coordinate from -1 to 1.
+    """Positions in two dimensions, each coordinate from -1 to 1."""
 
-    Attributes
-    ----------
-    before, after : arrays of shape (S, 2)
-        The examples before and after calibration.
-    prototypes : array of shape (N, 2)
-        The means of the calibrated examples.
-    queries : array of shape (Q, 2)
-        The photos to be labelled.
-    """
-
-    before: Floats
-    after: Floats
-    prototypes: Floats
-    queries: Floats
+    before: Floats  # the examples before calibration, (S, 2)
+    after: Floats  # the examples after calibration, (S, 2)
+    prototypes: Floats  # the means of the calibrated examples, (N, 2)
+    queries: Floats  # the photos to be labelled, (Q, 2)
 
 
 class Plane(NamedTuple):

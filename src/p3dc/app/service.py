@@ -24,14 +24,7 @@ class Upload(NamedTuple):
 
 
 class Service:
-    """A project and its backbone.
-
-    Parameters
-    ----------
-    project : Project
-    max_pixels : int
-        Larger images are refused.
-    """
+    """A project and its backbone; images of more than ``max_pixels`` are refused."""
 
     def __init__(self, project: Project, max_pixels: int) -> None:
         self.project = project

@@ -25,23 +25,10 @@ class Session:
 
     The keys of its examples are the ids of their photos. Whatever does not depend on the point is computed on first use
     and kept, so that moving the point costs inner products only.
-
-    Parameters
-    ----------
-    revision : int
-    state : State
-    pictures : mapping from id to Picture
-    backbone : Backbone
-    priors : Priors, optional
     """
 
     def __init__(
-        self,
-        revision: int,
-        state: State,
-        pictures: Mapping[str, Picture],
-        backbone: Backbone,
-        priors: Priors | None,
+        self, revision: int, state: State, pictures: Mapping[str, Picture], backbone: Backbone, priors: Priors | None
     ) -> None:
         self.revision, self.state, self.priors = revision, state, priors
         self.pictures = {photo.id: pictures[photo.id] for photo in state.photos}
@@ -85,7 +72,7 @@ class Session:
         return LeaveOneOut(fitted.support, fitted.labels, fitted.priors, fitted.settings)
 
     def leave_one_out(self, point: Point | None) -> tuple[list[str], list[bool], int]:
-        """Label examples by all others: return which, whether each label is right, and how many could be labelled."""
+        """Label each example by the others; return the ids, whether each label is right, and how many are possible."""
         with self._lock:
             examples = self.classifier.examples
         with self._slow_lock:

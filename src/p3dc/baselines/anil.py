@@ -6,15 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from p3dc._arrays import Array, Labels, Progress
-from p3dc.baselines.trained import (
-    N_WAY,
-    TaskTrainedMethod,
-    Tensor,
-    Weights,
-    cross_entropy,
-    load_torch,
-    logit_slopes,
-)
+from p3dc.baselines.trained import N_WAY, TaskTrainedMethod, Tensor, Weights, cross_entropy, load_torch, logit_slopes
 from p3dc.features import FeatureSet
 
 
@@ -23,7 +15,7 @@ class ANIL(TaskTrainedMethod):
 
     The head that the steps start from is trained through them on tasks of base classes, starting at zero, by the
     cross-entropy of the queries. It has as many outputs as the task has classes, so one head is trained for each number
-    of ways when that is first met. As features are fixed, only this start is trained; the published method trains the
+    of ways when it is first needed. As features are fixed, only this start is trained; the published method trains the
     network under it as well.
 
     Parameters

@@ -106,9 +106,8 @@ class DeepVoroPP(TaskMethod):
         if not hasattr(self, "_means"):
             rows, labels = self.base.features, self.base.labels
             rows = rows.astype(np.float32) if rows.dtype == np.float16 else rows
-            self._means = np.stack(
-                [view(rows[labels == c], self.number).mean(axis=0) for c in range(len(self.base.class_names))]
-            )
+            classes = range(len(self.base.class_names))
+            self._means = np.stack([view(rows[labels == c], self.number).mean(axis=0) for c in classes])
         return np.asarray(self._means)
 
 

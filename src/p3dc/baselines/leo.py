@@ -30,9 +30,9 @@ class LEO(TaskTrainedMethod):
     On normalised features: a linear encoder to 64 numbers; every pair of supports through a relation network of three
     layers, averaged over the partners, then over each class; a linear decoder to the weights of the class. The
     cross-entropy of the support then takes gradient steps on the code, and more on the weights. All of it is trained
-    through these steps on tasks of base classes. LEO was published on fixed features, so nothing differs for their
-    sake; but code and weights are the means of what the published method samples, in training too, and weight decay
-    takes the place of its dropout, its KL term and its penalties of encoder and decoder.
+    through these steps on tasks of base classes. LEO was published on fixed features. Two things differ: code and
+    weights are the means of what the published method samples, in training too, and weight decay replaces its dropout,
+    its KL term and its penalties on encoder and decoder.
 
     Parameters
     ----------

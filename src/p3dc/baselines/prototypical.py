@@ -1,24 +1,21 @@
-"""The rules of ProtoNet and MatchingNet, on features that are given."""
+"""The rules of ProtoNet and MatchingNet on given features."""
 
 import numpy as np
 
 from p3dc._arrays import Array, Labels
 from p3dc.adaptive.space import members
-from p3dc.baselines.contract import TaskMethod, class_means, negative_distances
+from p3dc.baselines.contract import TaskMethod, negative_distances
+from p3dc.baselines.nearest import NN
 from p3dc.method import l2_normalize, masked_softmax
 
 
-class ProtoNet(TaskMethod):
+class ProtoNet(NN):
     """Smallest Euclidean distance to the class mean.
 
     The published network learns its features for this rule; here they are fixed.
     """
 
     differs = "its rule; the features are not learned for it"
-
-    def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
-        """Average each class."""
-        return (class_means(support, labels),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Rank by distance to the means."""

@@ -125,25 +125,10 @@ def train_heads(
     n_epochs: int,
     weight_norm: bool,
 ) -> Array:
-    """Train the head of each task from the first weights and in the order that its generator draws.
+    """Train the head of each task, (T, S, D) -> (T, N, D): its inner products with a normalised query are the logits.
 
-    Parameters
-    ----------
-    support : array of shape (T, S, D)
-    labels : array of shape (S,)
-    generators : sequence of T generators
-        Each draws the first weights, uniform in ±1/√D as those of PyTorch's linear layer, and then the orders.
-    scale : float
-        Multiplies the cosines.
-    n_epochs : int
-        How often every sample is seen.
-    weight_norm : bool
-        As in :class:`SGDHead`.
-
-    Returns
-    -------
-    array of shape (T, N, D)
-        Vectors whose inner products with a normalised query are its logits.
+    The generator of a task draws the first weights, uniform in ±1/√D as those of PyTorch's linear layer, and then the
+    orders of the samples. ``scale``, ``n_epochs`` and ``weight_norm`` are those of :class:`SGDHead`.
     """
     samples = l2_normalize(support.astype(np.float64))
     n_support, n_features = samples.shape[1:]

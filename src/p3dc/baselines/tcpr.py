@@ -95,7 +95,7 @@ class TCPR(TaskMethod):
         return np.asarray(tukey(features, self.power))
 
     def _centroids(self, means: Array) -> Array:
-        """Average the base features nearest to each mean by the roots of their cosines, (T, D) -> (T, D)."""
+        """Average the base features nearest to each mean, weighted by the roots of their cosines, (T, D) -> (T, D)."""
         n_base = len(self.base)
         n_far = max(0, n_base - self.n_nearest)
         size = max(1, CHUNK_BYTES // (means.itemsize * n_base))

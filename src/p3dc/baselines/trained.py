@@ -119,9 +119,8 @@ class TrainedMethod(TaskMethod):
             arrays, facts = read_arrays(path, "weights", VERSION, required=shapes, facts=["digest"])
         except InputError:  # missing or damaged
             arrays, facts = {}, {}
-        if {name: array.shape for name, array in arrays.items()} == shapes and facts["digest"] == _digest(
-            *arrays.values()
-        ):
+        intact = {name: array.shape for name, array in arrays.items()} == shapes
+        if intact and facts["digest"] == _digest(*arrays.values()):
             return {name: load_torch().from_numpy(array.copy()) for name, array in arrays.items()}
         weights = self._train(settings, progress)
         arrays = {name: weights[name].numpy() for name in sorted(weights)}
@@ -182,16 +181,11 @@ class TaskTrainedMethod(TrainedMethod):
     def _batches(self, rows: Tensor, n_way: int) -> Iterator[tuple[Any, ...]]:
         """Draw the tasks of each step: support (T, S, D), its labels, queries (T, Q, D), their labels."""
         fewest = int(np.unique(self.base.labels, return_counts=True)[1].min())
+        options: dict[str, Any] = {"n_way": n_way, "seed": int(self.random_state), "class_names": self.base.class_names}
+        shots = range(1, MOST_SHOTS + 1) if self.n_shot is None else [self.n_shot]
         samplers = [
-            TaskSampler(
-                self.base.labels,
-                n_way=n_way,
-                n_shot=n_shot,
-                n_query=max(1, min(N_QUERY, fewest - n_shot)),
-                seed=int(self.random_state),
-                class_names=self.base.class_names,
-            )
-            for n_shot in ([self.n_shot] if self.n_shot is not None else range(1, MOST_SHOTS + 1))
+            TaskSampler(self.base.labels, n_shot=n_shot, n_query=max(1, min(N_QUERY, fewest - n_shot)), **options)
+            for n_shot in shots
         ]
         choices = np.random.default_rng(self.random_state).integers(len(samplers), size=self.n_steps)
         for step, choice in enumerate(choices):

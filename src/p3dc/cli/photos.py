@@ -68,7 +68,7 @@ def extract(
         write_json(json, {"folder": str(out), "rows": done.n_rows, "files": done.n_files, "failures": failed})
     _report_failures(done.failures)
     earlier = f", {done.n_kept:,} of them by an earlier run" if done.n_kept else ""
-    screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(out)}{earlier}", soft_wrap=True)
+    screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(out)}{earlier}")
     if not done.n_rows:
         raise InputError("none of the images could be read. Look at the reasons above.")
 
@@ -118,7 +118,7 @@ def add(
     n_known = n_files - len(after.failures) - (len(after.examples) - len(before.examples))
     if n_known:
         verb = "photo was" if n_known == 1 else "photos were"
-        screen().print(f"{n_known} {verb} there already and left out", soft_wrap=True)
+        screen().print(f"{n_known} {verb} there already and left out")
     _print_review(after, model)
     if len(after.failures) == n_files:
         raise InputError("none of the photos could be read, so nothing was added. Look at the reasons above.")
@@ -175,8 +175,8 @@ def explain(
     if json is not None:
         write_json(json, explanation.to_json())
     for line in explanation.lines():
-        screen().print(line, soft_wrap=True)
-    screen().print(f"Picture: {out}", soft_wrap=True)
+        screen().print(line)
+    screen().print(f"Picture: {out}")
 
 
 def _extract(files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
@@ -246,18 +246,18 @@ def _print_review(classifier: ImageClassifier, out: Path) -> None:
     found, console = classifier.review, screen()
     _report_failures(classifier.failures)
     listed = ", ".join(f"{name} {count}" for name, count in found.shots.items())
-    console.print(f"{len(found.shots)} classes, {sum(found.shots.values())} photos: {listed}", soft_wrap=True)
+    console.print(f"{len(found.shots)} classes, {sum(found.shots.values())} photos: {listed}")
     for one, two in found.duplicates[:MAX_DUPLICATES]:
-        console.print(f"the same photo twice: {one} and {two}", soft_wrap=True)
+        console.print(f"the same photo twice: {one} and {two}")
     if len(found.duplicates) > MAX_DUPLICATES:
-        console.print(f"and {len(found.duplicates) - MAX_DUPLICATES:,} more pairs of the same photo", soft_wrap=True)
+        console.print(f"and {len(found.duplicates) - MAX_DUPLICATES:,} more pairs of the same photo")
     for key, label, other in found.misfiled:
-        console.print(f"{key} looks more like {other} than like the rest of {label}", soft_wrap=True)
+        console.print(f"{key} looks more like {other} than like the rest of {label}")
     if found.relevance is not None and classifier.priors is not None:
         how = "do not pull" if found.beta == 0 else f"pull with weight {found.beta:.2f}"
         known = f"{len(classifier.priors):,} base classes"
-        console.print(f"{known} {how} (relevance {found.relevance:+.2f})", soft_wrap=True)
-    console.print(f"Model: {out}", soft_wrap=True)
+        console.print(f"{known} {how} (relevance {found.relevance:+.2f})")
+    console.print(f"Model: {out}")
 
 
 def _facts(classifier: ImageClassifier) -> dict[str, Any]:

@@ -37,8 +37,7 @@ Nearest = Annotated[int, typer.Option(help="Base classes that may pull each samp
 Power = Annotated[float, typer.Option(help="Exponent of Tukey's transform, the paper's λ; 0 is the logarithm.")]
 DeviceName = Annotated[str | None, typer.Option("--device", help="cuda, cuda:1 or cpu with torch; NumPy by default.")]
 MemoryShare = Annotated[
-    str | None,
-    typer.Option("--memory", help="How much of the device's memory to use: 2GB, or 0.3 of what is free."),
+    str | None, typer.Option("--memory", help="How much of the device's memory to use: 2GB, or 0.3 of what is free.")
 ]
 Scale = Annotated[float, typer.Option(help="Multiplies the similarities to the priors; 1 is the paper.")]
 
@@ -62,12 +61,11 @@ def demo(
     console.print(
         f"Accuracy (%) on {len(sample.novel.class_names)} bird species never seen before, "
         f"{plan.n_way} at a time, {tasks:,} tasks, 95 % intervals:\n",
-        soft_wrap=True,
     )
     _print_results(console, results)
     searches = {report.shots(result.n_shot): result.choices["P3DC"].search for result in results}
     _save_heat_maps({title: found for title, found in searches.items() if found is not None}, out)
-    console.print(f"Heat maps of α and β on the validation classes: {out}", soft_wrap=True)
+    console.print(f"Heat maps of α and β on the validation classes: {out}")
     if json is not None:
         write_json(json, report.results_json(plan, results))
 
@@ -96,8 +94,7 @@ def evaluate(
         bool, typer.Option("--auto", help="Add a row whose α, β and scale are chosen for each task.")
     ] = False,
     unknown: Annotated[
-        int,
-        typer.Option(help="Queries of other classes for each task, to measure open-set detection."),
+        int, typer.Option(help="Queries of other classes for each task, to measure open-set detection.")
     ] = 0,
     pile: Annotated[int, typer.Option(help="Unlabelled photos of each task that --auto may learn from.")] = 0,
     pile_balance: Annotated[
@@ -162,7 +159,7 @@ def evaluate(
     piles = f"piles of {pile} photos ({pile_balance}, {100 * pile_unknown:g} % unknown)"
     asked = [f"{query} queries a class"] * (not pile or pile_queries == "outside") + [piles] * (pile > 0)
     setting = f"{way} ways, {', '.join(asked)}, {tasks:,} tasks, 95 % intervals"
-    console.print(f"Accuracy (%), {setting}:\n", soft_wrap=True)
+    console.print(f"Accuracy (%), {setting}:\n")
     _print_results(console, results)
     if json is not None:
         write_json(json, report.results_json(plan, results))
@@ -194,7 +191,7 @@ def search_command(
     figure: Annotated[Path | None, typer.Option(help="Save the heat map to this file.")] = None,
     json: JsonFile = None,
 ) -> None:
-    """Measure a grid of α and β, of scales and of M, on classes that are not the ones to test."""
+    """Search a grid of α and β, scales and M on classes other than those to be tested."""
     check_outputs(json=json, figure=figure)
     open_device(device, memory)  # before any of the work is done
     known = _load_base(base)
@@ -225,10 +222,10 @@ def search_command(
     with bar("fresh tasks") as progress:
         outside = gain_outside(result, priors, features, **drawing, progress=progress)
     console = screen()
-    console.print(report.search_table(result))
-    console.print(f"\n{result}", soft_wrap=True)
+    console.print(report.search_table(result), soft_wrap=False)
+    console.print(f"\n{result}")
     if outside is not None:
-        console.print(report.outside_line(outside), soft_wrap=True)
+        console.print(report.outside_line(outside))
     if figure is not None:
         _save_heat_maps({report.shots(shot): result}, figure)
     if json is not None:
@@ -254,12 +251,12 @@ def reproduce_command(
     for study in studies:
         found = claims(study)
         held = sum(claim.verdict == "holds" for claim in found)
-        console.print(f"{study.data.name}: {held} of {len(found)} orderings of the paper hold", soft_wrap=True)
+        console.print(f"{study.data.name}: {held} of {len(found)} orderings of the paper hold")
         if study.data.held_out:
-            console.print("  no validation features: α, β and all else were chosen on base classes held out")
+            console.print("  no validation features: α, β and all other parameters chosen on held-out base classes")
         for missing in sorted({result.missing for result in study.table_1.values() if result.missing}):
-            console.print(f"  not measured: {missing}", soft_wrap=True)
-    console.print(f"Report: {out / 'report.html'}", soft_wrap=True)
+            console.print(f"  not measured: {missing}")
+    console.print(f"Report: {out / 'report.html'}")
 
 
 @app.command("priors")
@@ -279,7 +276,7 @@ def priors_command(
         priors = Priors.merge(_average(path, on_ray, step) for path, step in zip(features, steps, strict=True))
     priors.save(out)
     rows = 0 if priors.counts is None else int(priors.counts.sum())
-    screen().print(f"{priors} from {rows:,} rows, written to {out}", soft_wrap=True)
+    screen().print(f"{priors} from {rows:,} rows, written to {out}")
     if json is not None:
         facts = {"classes": len(priors), "features": priors.prototypes.shape[1], "rows": rows, "file": str(out)}
         write_json(json, facts)
@@ -322,10 +319,10 @@ def _executor(on_ray: bool) -> Executor | None:
 
 
 def _print_results(console: Console, results: list[EvaluationResult]) -> None:
-    console.print(report.results_table(results))
+    console.print(report.results_table(results), soft_wrap=False)
     console.print()
     for line in report.choice_lines(results):
-        console.print(line, soft_wrap=True)
+        console.print(line)
 
 
 def _save_heat_maps(searches: dict[str, SearchResult], path: Path) -> None:

@@ -23,7 +23,7 @@ LEAST_TOKEN = 16
 
 @app.command()
 def serve(
-    model: Annotated[Path | None, typer.Argument(help="A model file of fit or of the page to begin with.")] = None,
+    model: Annotated[Path | None, typer.Argument(help="Model file to start with, from fit or from the page.")] = None,
     project: Annotated[
         Path | None, typer.Option(help="Folder to store everything in; in memory if none is given.")
     ] = None,

@@ -87,9 +87,9 @@ def engine_of(engine: str, address: str | None) -> Iterator[bool]:
 
 
 def screen() -> Console:
-    """Return a console for plain text; in a pipe its lines are not wrapped."""
+    """Return a console for plain text, whose lines are not wrapped; in a pipe, neither are tables."""
     width = None if sys.stdout.isatty() else 500
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+    return Console(highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
 
 
 @contextmanager

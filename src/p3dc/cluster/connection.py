@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from p3dc.errors import InputError
-from p3dc.images.backbones.backbone import n_cores
+from p3dc.images.backbones.backbone import first_line, n_cores
 
 QUIET = {"RAY_BACKEND_LOG_LEVEL": "fatal", "RAY_USAGE_STATS_ENABLED": "0"}
 CONNECT_SECONDS = 10
@@ -71,7 +71,7 @@ def _check_address(address: str) -> None:
     if address == "auto":
         return
     if not colon or not host or not port.isdecimal() or "/" in host:
-        raise InputError(f"{address!r} is no address of a Ray. Give host:port, or auto on one of its machines.")
+        raise InputError(f"{address!r} is not a Ray address. Give host:port, or auto on one of its machines.")
     try:
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
@@ -79,8 +79,8 @@ def _check_address(address: str) -> None:
 
 
 def _no_ray(address: str, error: Exception) -> InputError:
-    reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-    return InputError(f"no Ray can be joined at {address} ({reason}). Start one with ray start --head.")
+    reason = first_line(error).rstrip(".")
+    return InputError(f"no Ray cluster can be reached at {address} ({reason}). Start one with ray start --head.")
 
 
 @contextmanager

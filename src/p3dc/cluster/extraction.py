@@ -1,4 +1,4 @@
-"""Extraction by Ray actors, each of which writes its parts: the same files that one process would write.
+"""Extraction by Ray actors: each writes its own parts, and together they write the files that one process would.
 
 A row of the Ray Data dataset is a part, so a part is the unit of work. An actor loads the backbone once and writes its
 parts itself. The name and the rows of a part depend only on its number, so when a process or a machine dies, the actor
@@ -137,10 +137,7 @@ class _PartChecker:
         outcome: dict[str, Any]
         try:
             outcome = {"failures": self.work(part_path(self.folder, number), files, seen=bool(row["seen"][0]))}
-        except (
-            InputError,
-            OSError,
-        ) as error:  # returned as a sentence, since Ray Data would wrap an exception in pages
+        except (InputError, OSError) as error:  # Ray Data would wrap a raised exception in pages
             outcome = {"error": str(error)}
         return {"number": [number], "outcome": [json.dumps(outcome)]}
 

@@ -11,7 +11,7 @@ import numpy as np
 from p3dc.figures.saving import save_figure
 from p3dc.images.classifier import UNKNOWN
 from p3dc.images.examples import open_thumbnail
-from p3dc.images.explanation import Explanation
+from p3dc.images.explanation import Explanation, Pulls
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,7 +84,7 @@ def _draw_cosines(ax: Any, shown: Explanation) -> None:
     _style(ax)
 
 
-def _draw_pulls(ax: Any, pulls: tuple[tuple[str, float], ...], meaning: str) -> None:
+def _draw_pulls(ax: Any, pulls: Pulls, meaning: str) -> None:
     if not pulls:
         ax.axis("off")
         return

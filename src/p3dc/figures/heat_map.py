@@ -79,13 +79,8 @@ class GridDisplay:
         bar.set_label("accuracy (%)")
         bar.outline.set_visible(False)
         ax.plot(self.chosen.alpha, self.chosen.beta, marker="*", markersize=16, color="white", markeredgecolor="black")
-        ax.annotate(
-            f"({self.chosen.alpha:g}, {self.chosen.beta:g}): {100 * self.chosen.accuracy:.2f} %",
-            (0.97, 0.95),
-            xycoords="axes fraction",
-            ha="right",
-            va="top",
-        )
+        text = f"({self.chosen.alpha:g}, {self.chosen.beta:g}): {100 * self.chosen.accuracy:.2f} %"
+        ax.annotate(text, (0.97, 0.95), xycoords="axes fraction", ha="right", va="top")
         if min(self.alpha.min(), self.beta.min()) < 0:
             ax.plot([0, 1, 0, 0], [0, 0, 1, 0], color="white", linewidth=1)
         ax.set(xlabel="α (sample level)", ylabel="β (task level)", title=self.title, aspect="equal")

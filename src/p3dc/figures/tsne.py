@@ -7,13 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from p3dc._arrays import Floats, Labels, Rows, read_only
-from p3dc._validation import (
-    check_count,
-    check_directions,
-    check_power,
-    check_same_width,
-)
+from p3dc._arrays import Labels, Rows, read_only
+from p3dc._validation import check_count, check_directions, check_power, check_same_width
 from p3dc.adaptive.settings import Settings
 from p3dc.baselines.dc import calibrated_means
 from p3dc.errors import InputError
@@ -27,12 +22,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#F0E442")
 """The palette of Okabe and Ito, which colour-blind people can tell apart."""
 
-MARKERS = {
-    "class centre": ("*", 300),
-    "support sample": ("s", 75),
-    "P3DC": ("v", 105),
-    "DC": ("D", 65),
-}
+MARKERS = {"class centre": ("*", 300), "support sample": ("s", 75), "P3DC": ("v", 105), "DC": ("D", 65)}
 """Shape and area of each kind of point, in the order of the legend."""
 
 DC_POWER = 0.5
@@ -154,8 +144,8 @@ class CalibrationDisplay:
         Settings(alpha, beta, "plain", n_nearest, power, scale, extrapolate=extrapolate)
         check_directions(features.features, "features")
         check_same_width(features.features, "the features", priors.prototypes, "the priors")
-        _check_roots(features.features, power)
-        _check_counts(features, n_way, seed, n_rows)
+        check_power(features.features, power, "features")
+        _check_drawing(features, n_way, seed, n_rows)
         members = _draw_members(features.labels, n_way, seed)
         shown = [features.features[rows].astype(np.float64) for rows in members]
         names = tuple(features.class_names[features.labels[rows[0]]] for rows in members)
@@ -246,7 +236,7 @@ class CalibrationDisplay:
         return self
 
 
-def _check_counts(features: FeatureSet, n_way: int, seed: int, n_rows: int) -> None:
+def _check_drawing(features: FeatureSet, n_way: int, seed: int, n_rows: int) -> None:
     for name, number, least in (("n_way", n_way, 2), ("n_rows", n_rows, 1), ("seed", seed, 0)):
         check_count(name, number, least)
     if n_way > len(COLOURS):
@@ -256,13 +246,10 @@ def _check_counts(features: FeatureSet, n_way: int, seed: int, n_rows: int) -> N
         raise InputError(f"{n_way} ways need {n_way} classes, but there are {n_classes}. Lower n_way.")
     if features.features.shape[1] < 2:
         raise InputError("the features are single numbers, which have no directions. Give at least two features.")
-
-
-def _check_roots(rows: Floats, power: float) -> None:
-    check_power(rows, power, "features")
-    if rows.min() < 0:
+    least = features.features.min()
+    if least < 0:
         raise InputError(
-            f"the features fall to {rows.min():.6g}, and DC takes their square root. Use features taken after a ReLU."
+            f"the features fall to {least:.6g}, and DC takes their square root. Use features taken after a ReLU."
         )
 
 

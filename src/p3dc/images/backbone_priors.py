@@ -40,13 +40,8 @@ def backbone_priors(backbone: Backbone) -> Priors | None:
     if backbone.name != lite0.NAME:
         return None
     with as_file(files("p3dc") / "data") as folder:
-        arrays, facts = read_arrays(
-            folder / "lite0-geometry.safetensors",
-            "geometry",
-            VERSION,
-            required=["axes", "gains", "mean"],
-            facts=NUMBERS,
-        )
+        path = folder / "lite0-geometry.safetensors"
+        arrays, facts = read_arrays(path, "geometry", VERSION, required=["axes", "gains", "mean"], facts=NUMBERS)
         names = (folder / "imagenet-classes.txt").read_text(encoding="utf-8").splitlines()
     rows = lite0.class_rows().astype(np.float64)
     directions = l2_normalize(rows - rows.mean(axis=0))

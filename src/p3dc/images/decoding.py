@@ -99,11 +99,6 @@ def read_image(path: str | os.PathLike[str], *, short_side: int | None = None) -
         raise ImageError(f"The file cannot be opened ({why}). Make it readable, or leave it out.") from None
 
 
-def read_image_bytes(data: bytes, *, short_side: int | None = None) -> Image.Image:
-    """Read an image as :func:`read_image` does, from the bytes of a file."""
-    return read_image_file(io.BytesIO(data), short_side=short_side)
-
-
 def read_image_file(file: IO[bytes], *, short_side: int | None = None, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Read an image as :func:`read_image` does, from an open file."""
     if not file.seek(0, io.SEEK_END):

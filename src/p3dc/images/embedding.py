@@ -92,7 +92,11 @@ def _embed(
             if not waiting:
                 return
             now = [waiting.popleft() for _ in range(min(size, len(waiting)))]
-            yield from _batch_results(backbone, [item for item, _ in now], [future.result() for _, future in now])
+            prepared = [future.result() for _, future in now]
+            pixels = [each for each in prepared if not isinstance(each, ImageError)]
+            rows = iter(backbone.embed(np.stack(pixels)) if pixels else ())
+            for (item, _), each in zip(now, prepared, strict=True):
+                yield item, each if isinstance(each, ImageError) else _finite(next(rows))
             size = min(2 * size, batch)
     finally:
         pool.shutdown(cancel_futures=True)
@@ -107,15 +111,6 @@ def raising_image_errors() -> Iterator[None]:
         raise
     except Exception as error:
         raise ImageError(f"It cannot be prepared ({type(error).__name__}: {error}). Save it again.") from None
-
-
-def _batch_results(
-    backbone: Backbone, items: list[Item], prepared: list[Floats | ImageError]
-) -> Iterator[tuple[Item, Floats | ImageError]]:
-    pixels = [each for each in prepared if not isinstance(each, ImageError)]
-    rows = iter(backbone.embed(np.stack(pixels)) if pixels else ())
-    for item, each in zip(items, prepared, strict=True):
-        yield item, each if isinstance(each, ImageError) else _finite(next(rows))
 
 
 def _finite(row: Floats) -> Floats | ImageError:

@@ -1,7 +1,7 @@
 """Why a photo has its label: the nearest examples, and the base classes that pulled them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,51 +18,30 @@ from p3dc.method import l2_normalize
 N_NEIGHBOURS = 5
 N_PULLS = 5
 
+Pulls = tuple[tuple[str, float], ...]
+"""Some base classes and their weights; those of all base classes sum to 1."""
+
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An example near the photo.
-
-    Attributes
-    ----------
-    example : Example
-    cosine : float
-        Cosine of the photo and the calibrated example.
-    pulls : tuple of (base class, weight)
-        The base classes that pulled it most or, where α and β are 0, that it resembles most. The weights of all base
-        classes sum to 1.
-    """
+    """An example near the photo."""
 
     example: Example
-    cosine: float
-    pulls: tuple[tuple[str, float], ...]
+    cosine: float  # of the photo and the calibrated example
+    pulls: Pulls  # the base classes that pulled it most or, where α and β are 0, that it resembles most
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a photo has its label.
-
-    Attributes
-    ----------
-    prediction : Prediction
-    photo : bytes
-        A small JPEG of it.
-    cosines : dict from class to float
-    neighbours : tuple of Neighbour
-        Nearest first.
-    alpha, beta : float
-        How strongly base classes pull at both levels.
-    unknown_below : float
-        A photo whose largest cosine is lower is unknown.
-    """
+    """Why a photo has its label."""
 
     prediction: Prediction
-    photo: bytes
-    cosines: dict[str, float]
-    neighbours: tuple[Neighbour, ...]
-    alpha: float
-    beta: float
-    unknown_below: float
+    photo: bytes  # a small JPEG of it
+    cosines: dict[str, float]  # by class
+    neighbours: tuple[Neighbour, ...]  # nearest first
+    alpha: float  # how strongly base classes pull at the sample level
+    beta: float  # how strongly they pull at the task level
+    unknown_below: float  # a photo whose largest cosine is lower is unknown
 
     @property
     def pulling(self) -> bool:
@@ -120,10 +99,10 @@ def explain_features(classifier: ImageClassifier, features: Floats, key: str, ph
     rows = features[None]
     query = l2_normalize(calibrated.transform(rows))[0]
     near = calibrated.samples @ query
-    weights = _weights(classifier)
     nearest = np.argsort(-near, kind="stable")[:N_NEIGHBOURS].tolist()
     neighbours = [
-        Neighbour(classifier.examples[i], float(near[i]), _strongest(classifier, weights, i)) for i in nearest
+        Neighbour(classifier.examples[i], float(near[i]), pulls)
+        for i, pulls in zip(nearest, base_classes(classifier, nearest), strict=True)
     ]
     return Explanation(
         replace(classifier.label(rows)[0], key=key),
@@ -136,25 +115,15 @@ def explain_features(classifier: ImageClassifier, features: Floats, key: str, ph
     )
 
 
-def base_classes(classifier: ImageClassifier, i: int) -> tuple[tuple[str, float], ...]:
-    """Name the base classes that pulled an example most, or that it resembles most, with their weights."""
-    return _strongest(classifier, _weights(classifier), i)
-
-
-def _weights(classifier: ImageClassifier) -> Any:
-    """Return the weights of the base classes, (S, B), those of the sample level if none pulls; without priors, None."""
-    calibrated = classifier.calibrated
-    if calibrated.transformed is None:
-        return None
+def base_classes(classifier: ImageClassifier, rows: Sequence[int]) -> list[Pulls]:
+    """Name the base classes that pulled each of some examples most or, where none pulls, that it resembles most."""
+    calibrated, priors = classifier.calibrated, classifier.priors
+    if priors is None or calibrated.transformed is None:
+        return [()] * len(rows)
     alpha, beta = calibrated.alpha, calibrated.beta
     if alpha == beta == 0:
         alpha = 1.0
-    both = calibrated.pulls()[2]
-    return (alpha * both[:, 0] + beta * both[:, 1]) / (alpha + beta)
-
-
-def _strongest(classifier: ImageClassifier, weights: Any, i: int) -> tuple[tuple[str, float], ...]:
-    if weights is None or classifier.priors is None:
-        return ()
-    names = classifier.priors.class_names
-    return tuple((names[b], float(weights[i, b])) for b in np.argsort(-weights[i], kind="stable")[:N_PULLS].tolist())
+    both = calibrated.pulls()[2][rows]
+    weights = (alpha * both[:, 0] + beta * both[:, 1]) / (alpha + beta)
+    names, strongest = priors.class_names, np.argsort(-weights, axis=1, kind="stable")[:, :N_PULLS].tolist()
+    return [tuple((names[b], float(own[b])) for b in most) for own, most in zip(weights, strongest, strict=True)]

@@ -98,34 +98,15 @@ def make_part(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> list[Failure]:
-    """Extract one part, write it and return its failures.
-
-    Parameters
-    ----------
-    path : Path
-        The file to write.
-    files : list of ImageFile
-        The images that the part covers.
-    maker : dict
-        The result of :func:`maker_of` for the backbone.
-    backbone : Backbone
-        The network.
-    batch, workers : int
-        As in :func:`p3dc.images.embedding.embed_images`.
-    progress : callable, optional
-        Called with the number of images done and of all images.
-
-    Returns
-    -------
-    list of (key, sentence)
-    """
+    """Extract the files of one part, write it and return its failures."""
     contents = _contents_digest(files)
     features = np.empty((len(files), backbone.n_features), np.float32)
     kept: list[ImageFile] = []
     failures: list[Failure] = []
 
     def read(file: ImageFile) -> Image.Image:
-        _check_name(file)
+        if readable(file.path) != str(file.path):
+            raise ImageError("Its name is not UTF-8 text. Rename it.")
         return read_image(file.path, short_side=backbone.preprocessing.short_side)
 
     with closing(embed_images(files, read, backbone, batch=batch, workers=workers)) as results:
@@ -188,8 +169,3 @@ def _changed(path: Path, before: set[str], now: set[str]) -> str:
         f"{path.parent} was extracted from another list of images: in {path.name}, {what}. "
         "Give the same images, or a new folder."
     )
-
-
-def _check_name(file: ImageFile) -> None:
-    if readable(file.path) != str(file.path):
-        raise ImageError("Its name is not UTF-8 text. Rename it.")

@@ -6,7 +6,6 @@ Pixels are returned as float32, which ONNX backbones take.
 import json
 import os
 import tomllib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -135,23 +134,6 @@ class Preprocessing:
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str) -> "Preprocessing":
-        """Read what :meth:`to_json` wrote.
-
-        Examples
-        --------
-        >>> from p3dc.images.preprocessing import Preprocessing
-        >>> how = Preprocessing(short_side=84, crop=84, mean=(0, 0, 0), scale=(255, 255, 255))
-        >>> Preprocessing.from_json(how.to_json()) == how
-        True
-        """
-        try:
-            found = json.loads(text)
-        except ValueError as error:
-            raise InputError(f"the preprocessing is not JSON ({error}). Write it with to_json.") from None
-        return cls._from_table(found, "the preprocessing")
-
-    @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> "Preprocessing":
         """Read a TOML file with one line for each parameter, all of them.
 
@@ -167,23 +149,17 @@ class Preprocessing:
             found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise InputError(f"{path} cannot be read as TOML ({error}). Write it like this:\n{EXAMPLE}") from None
-        return cls._from_table(found, str(path))
-
-    @classmethod
-    def _from_table(cls, found: object, what: str) -> "Preprocessing":
         names = [field.name for field in fields(cls)]
-        if not isinstance(found, Mapping):
-            raise InputError(f"{what} is a {type(found).__name__}, not a table. Give it {', '.join(names)}.")
         unknown = sorted(set(found) - set(names))
         missing = [name for name in names if name not in found]
         if unknown:
-            raise InputError(f"{what} has an unknown entry: {', '.join(unknown)}. It may have {', '.join(names)}.")
+            raise InputError(f"{path} has an unknown entry: {', '.join(unknown)}. It may have {', '.join(names)}.")
         if missing:
-            raise InputError(f"{what} is missing {', '.join(missing)}. Write it like this:\n{EXAMPLE}")
+            raise InputError(f"{path} is missing {', '.join(missing)}. Write it like this:\n{EXAMPLE}")
         try:
             return cls(**found)
         except InputError as error:
-            raise InputError(f"{what}: {error}") from None
+            raise InputError(f"{path}: {error}") from None
 
 
 def _triple(name: str, values: Any) -> Triple:

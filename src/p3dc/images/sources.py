@@ -19,21 +19,11 @@ Entry = tuple[str, str, bool]
 
 @dataclass(frozen=True, slots=True)
 class ImageFile:
-    """One image on disk.
-
-    Attributes
-    ----------
-    path : Path
-        Where to open it.
-    key : str
-        Its name: the path from the root, with slashes. Always text that can be printed and saved.
-    label : str or None
-        Its class, if known.
-    """
+    """One image on disk."""
 
     path: Path
-    key: str
-    label: str | None
+    key: str  # its path from the root, with slashes, as text that can be printed and saved
+    label: str | None  # its class, if known
 
 
 def list_folder(root: str | os.PathLike[str], skipped: Counter[str] | None = None) -> Iterator[ImageFile]:

@@ -75,12 +75,7 @@ def read_parquet(path: Path, columns: tuple[str, str, str]) -> dict[str, Any]:
     names = values.astype(np.str_).tolist()
     if set(names) <= set(order):
         codes, names = np.asarray([order[name] for name in names])[codes], list(order)
-    return {
-        "features": features,
-        "labels": codes,
-        "class_names": names,
-        "ids": np.concatenate(ids) if ids else None,
-    }
+    return {"features": features, "labels": codes, "class_names": names, "ids": np.concatenate(ids) if ids else None}
 
 
 def _empty(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:

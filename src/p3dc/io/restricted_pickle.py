@@ -52,20 +52,12 @@ class Buildable:
         raise NotImplementedError
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class StandIn(Buildable):
     """A function that a pickle gets instead of the one that it names; the pickle cannot change it."""
 
-    __slots__ = ("function", "name")
-
     name: str
     function: Callable[..., Any]
-
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "function", function)
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise InputError(f"it tries to change {self.name}")
 
     def set_state(self, state: object) -> NoReturn:
         """Refuse any state."""
@@ -74,25 +66,13 @@ class StandIn(Buildable):
 
 @dataclass(frozen=True)
 class Rules:
-    """What the pickles of one file format may do.
+    """What the pickles of one file format may do."""
 
-    Attributes
-    ----------
-    admitted : dict
-        The stand-ins that a pickle may ask for, by module and name.
-    contents, keys : str
-        What a pickle should hold and what its keys should name, for error sentences: "arrays" and "class".
-    persistent : callable, optional
-        Turns a persistent id into an object. Without it they are refused.
-    long_in_file : bool
-        Whether long strings stay in the file, as :class:`LongString`.
-    """
-
-    admitted: dict[tuple[str, str], StandIn]
-    contents: str
-    keys: str
-    persistent: Callable[[object], object] | None = None
-    long_in_file: bool = False
+    admitted: dict[tuple[str, str], StandIn]  # what a pickle may ask for, by module and name
+    contents: str  # what a pickle should hold, for error sentences: "arrays"
+    keys: str  # what its keys should name, for error sentences: "class"
+    persistent: Callable[[object], object] | None = None  # turns a persistent id into an object; None refuses all
+    long_in_file: bool = False  # whether long strings stay in the file, as LongString
 
 
 def stand_ins(*entries: tuple[Iterable[str], str, Callable[..., Any]]) -> dict[tuple[str, str], StandIn]:

@@ -64,27 +64,16 @@ class _StateDict(dict[str, Any], Buildable):
 
 
 def read_tensors(path: str | os.PathLike[str]) -> dict[str, Array]:
-    """Read a file of named tensors, such as a network's state dict.
+    """Read a file of named tensors that ``torch.save`` wrote, such as a network's state dict.
 
-    Parameters
-    ----------
-    path : path
-        A file written by ``torch.save``, in the old format or in the new one.
-
-    Returns
-    -------
-    dict from str to array
-        Contiguous arrays in the order of the file.
-
-    Raises
-    ------
-    InputError
-        If the file is damaged, or holds anything but named tensors; nothing in it is run.
+    The arrays are contiguous and in the order of the file. Anything but named tensors is refused.
     """
     try:
         content = Path(path).read_bytes()
         read = _read_zip if content.startswith(b"PK") else _read_old
         tensors, storages = read(content)
+        if not {tensor.storage.key for tensor in tensors.values()} <= set(storages):
+            raise InputError("it lacks storages of its tensors")
         return {name: _array(tensor, storages[tensor.storage.key]) for name, tensor in tensors.items()}
     except InputError as error:
         raise InputError(f"{path} was refused and nothing in it was run: {error}. Save only a state dict.") from None
@@ -117,7 +106,7 @@ def _read_old(content: bytes) -> tuple[dict[str, _Tensor], dict[str, Array]]:
         start = file.tell()
         storages[key] = _elements(content, storage, start)
         file.seek(start + storages[key].nbytes)
-    return tensors, _complete(declared, storages)
+    return tensors, storages
 
 
 def _read_zip(content: bytes) -> tuple[dict[str, _Tensor], dict[str, Array]]:
@@ -138,19 +127,13 @@ def _read_zip(content: bytes) -> tuple[dict[str, _Tensor], dict[str, Array]]:
             for key, storage in declared.items()
             if f"{root}/data/{key}" in names
         }
-    return tensors, _complete(declared, found)
+    return tensors, found
 
 
 def _elements(content: bytes, storage: _Storage, start: int) -> Array:
     if storage.count * storage.dtype.itemsize > len(content) - start:
         raise EOFError("it ends too early")
     return np.frombuffer(content, storage.dtype, storage.count, start)
-
-
-def _complete(declared: dict[str, _Storage], found: dict[str, Array]) -> dict[str, Array]:
-    if len(found) < len(declared):
-        raise InputError("it lacks storages of its tensors")
-    return found
 
 
 def _named(content: object, length: int) -> dict[str, _Tensor]:

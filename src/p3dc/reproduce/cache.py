@@ -12,17 +12,10 @@ from p3dc.io.atomic import write_json
 
 @dataclass(frozen=True)
 class Cache:
-    """JSON values in a folder, each under a key and under everything that it depends on.
-
-    Attributes
-    ----------
-    folder : Path
-    context : str
-        What all values depend on; values of another context are ignored.
-    """
+    """JSON values in a folder, each under a key and under everything that it depends on."""
 
     folder: Path
-    context: str
+    context: str  # what all values depend on; values of another context are ignored
 
     def get(self, key: str, compute: Callable[[], Any]) -> Any:
         """Return the value of a key, or compute and keep it."""

@@ -12,19 +12,11 @@ from p3dc.reproduce.table1 import TITLES
 
 @dataclass(frozen=True)
 class Claim:
-    """One ordering of the paper.
-
-    Attributes
-    ----------
-    text : str
-        The claim of the paper.
-    gain, interval : float
-        The paired difference that it is about, and half the width of its 95 % interval.
-    """
+    """One ordering of the paper."""
 
     text: str
-    gain: float
-    interval: float
+    gain: float  # the paired difference that the claim is about
+    interval: float  # half the width of its 95 % interval
 
     @property
     def verdict(self) -> str:
@@ -62,10 +54,7 @@ def claims(study: Study) -> list[Claim]:
 
 
 def _claim(
-    setting: str,
-    names: tuple[str, str],
-    numbers: Sequence[Published | None],
-    results: Sequence[MethodResult | None],
+    setting: str, names: tuple[str, str], numbers: Sequence[Published | None], results: Sequence[MethodResult | None]
 ) -> list[Claim]:
     """Claim that the method with the larger printed number is better, if all four numbers are available."""
     (ours, theirs), (one, two) = numbers, results

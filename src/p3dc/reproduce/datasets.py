@@ -23,26 +23,14 @@ ENDINGS = (".npz", ".parquet", ".plk", ".pkl", ".pickle", "")
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Features to reproduce the paper on.
+    """Features to reproduce the paper on."""
 
-    Attributes
-    ----------
-    name : str
-        Of the folder.
-    base, validation, novel : FeatureSet
-    selection_base : FeatureSet
-        The base classes that selection may use: all of them or, where the folder has no validation classes, those
-        that were not held out for validation.
-    held_out : bool
-        Whether the validation classes are base classes held out.
-    """
-
-    name: str
+    name: str  # of the folder
     base: FeatureSet
     validation: FeatureSet
     novel: FeatureSet
-    selection_base: FeatureSet
-    held_out: bool
+    selection_base: FeatureSet  # the base classes that selection may use: all that are not held out for validation
+    held_out: bool  # whether the validation classes are base classes held out
 
     @cached_property
     def priors(self) -> Priors:

@@ -42,29 +42,14 @@ StartStep = Callable[[str], Progress | None]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to measure, and by which protocol.
+    """How much to measure, and by which protocol: the paper's, or that of the authors' released scripts."""
 
-    Attributes
-    ----------
-    n_tasks : int
-        Tasks for every method that is not slow.
-    slow_tasks : int
-        The first of the same tasks, for slow methods.
-    select_tasks : int
-        Validation tasks to choose the parameters of compared methods on.
-    seed : int
-    protocol : {"paper", "release"}
-        Whether tasks and P3DC are the paper's, or those of the authors' released scripts.
-    methods : sequence of str
-        Keys of the compared methods.
-    """
-
-    n_tasks: int = 2000
-    slow_tasks: int = 500
-    select_tasks: int = 500
+    n_tasks: int = 2000  # for every method that is not slow
+    slow_tasks: int = 500  # the first of the same tasks, for slow methods
+    select_tasks: int = 500  # validation tasks to choose the parameters of compared methods on
     seed: int = 0
     protocol: Literal["paper", "release"] = "paper"
-    methods: Sequence[str] = tuple(TABLE_1)
+    methods: Sequence[str] = tuple(TABLE_1)  # keys of the compared methods
 
     def __post_init__(self) -> None:
         unknown = [key for key in self.methods if key not in TABLE_1]
@@ -76,16 +61,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class MethodResult:
-    """The accuracies of one method, or the reason why there are none.
-
-    Attributes
-    ----------
-    scores : TaskScores or None
-    parameters : str
-        The parameters that it was given.
-    missing : str
-        Why there are no scores.
-    """
+    """The accuracies of one method with its parameters, or the reason why they are missing."""
 
     scores: TaskScores | None
     parameters: str = ""
@@ -94,34 +70,17 @@ class MethodResult:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """All results on one data set.
-
-    Attributes
-    ----------
-    data : DataSet
-    plan : Plan
-    choices : dict from (shots, attention) to SearchResult or None
-        The grid that α and β were chosen from; None where they are the paper's.
-    weights : dict from (shots, attention) to (alpha, beta)
-    table_1 : dict from (key, shots) to MethodResult
-    table_3 : dict from (key, ways) to MethodResult
-    table_4 : dict from attention to MethodResult
-        At the weights chosen for attentive prototypes.
-    novel_grid : SearchResult
-        One-shot accuracies on novel classes, which are shown next to those of validation and choose nothing.
-    seconds : dict
-        Time of one 5-way 5-shot task.
-    """
+    """All results on one data set."""
 
     data: DataSet
     plan: Plan
-    choices: dict[tuple[int, Attention], SearchResult | None]
-    weights: dict[tuple[int, Attention], tuple[float, float]]
-    table_1: dict[tuple[str, int], MethodResult]
-    table_3: dict[tuple[str, int], MethodResult]
-    table_4: dict[Attention, MethodResult]
-    novel_grid: SearchResult
-    seconds: dict[str, float]
+    choices: dict[tuple[int, Attention], SearchResult | None]  # by shots; None where α and β are the paper's
+    weights: dict[tuple[int, Attention], tuple[float, float]]  # by shots: α and β
+    table_1: dict[tuple[str, int], MethodResult]  # by key and shots
+    table_3: dict[tuple[str, int], MethodResult]  # by key and ways
+    table_4: dict[Attention, MethodResult]  # at the weights chosen for attentive prototypes
+    novel_grid: SearchResult  # one-shot accuracies on novel classes, which are shown but choose nothing
+    seconds: dict[str, float]  # of one 5-way 5-shot task
 
 
 def run_study(data: DataSet, plan: Plan, folder: Path, start_step: StartStep = lambda _: None) -> Study:
@@ -174,7 +133,7 @@ class _Experiments:
         return TaskSampler(features.labels, **options, seed=self.plan.seed, class_names=features.class_names)
 
     def choose(self, n_shot: int, attention: Attention) -> SearchResult | None:
-        """Search (α, β) on validation classes; the released scripts have the paper's instead."""
+        """Search (α, β) on validation classes; None where the released scripts use the paper's."""
         if self.plan.protocol == "release" and self.data.paper_name is not None:
             return None
         return self.grid(f"choice-{n_shot}-{attention}", self.data.validation, n_shot, attention)
@@ -186,14 +145,7 @@ class _Experiments:
 
         def compute() -> dict[str, Any]:
             progress = self.start_step(f"α and β on {role} tasks, {n_shot}-shot, {attention}")
-            drawing: dict[str, Any] = {
-                "n_way": N_WAY,
-                "n_shot": n_shot,
-                "n_query": N_QUERY,
-                "n_tasks": n_tasks,
-                "seed": self.plan.seed,
-            }
-            found = search(priors, features, attention=attention, progress=progress, **drawing)
+            found = search(priors, features, **self._drawing(n_shot, n_tasks), attention=attention, progress=progress)
             return {name: getattr(found, name).tolist() for name in ("alpha", "beta", "accuracy", "interval")}
 
         columns: dict[str, Any] = {
@@ -224,14 +176,12 @@ class _Experiments:
         """Evaluate P3DC at one (α, β)."""
 
         def compute() -> dict[str, Any]:
-            progress = self.start_step(
-                f"P3DC at {point[0]:.2g}, {point[1]:.2g}, {n_way}-way {n_shot}-shot, {attention}"
-            )
+            weights = f"α = {point[0]:.2g}, β = {point[1]:.2g}"
+            progress = self.start_step(f"P3DC at {weights}, {n_way}-way {n_shot}-shot, {attention}")
             kind: Any = ReleaseP3DC if self.plan.protocol == "release" else partial(P3DCClassifier, space="plain")
             classifier = kind(self.data.priors, alpha=point[0], beta=point[1], attention=attention)
             scores = self._scores(classifier, n_way, n_shot, self.plan.n_tasks, progress)
-            parameters = f"α = {point[0]:.2g}, β = {point[1]:.2g}"
-            return {"accuracy": scores.accuracy.tolist(), "parameters": parameters}
+            return {"accuracy": scores.accuracy.tolist(), "parameters": weights}
 
         return _as_result(self.cache.get(f"{key}-{n_way}-{n_shot}-{attention}", compute))
 
@@ -270,8 +220,10 @@ class _Experiments:
 
     def _validate(self, classifier: Any, n_shot: int) -> float:
         n_tasks = min(self.plan.select_tasks, self.plan.n_tasks)
-        drawing: dict[str, Any] = {"n_way": N_WAY, "n_shot": n_shot, "n_query": N_QUERY, "seed": self.plan.seed}
-        return evaluate(classifier, self.data.validation, n_tasks=n_tasks, **drawing).mean
+        return evaluate(classifier, self.data.validation, **self._drawing(n_shot, n_tasks)).mean
+
+    def _drawing(self, n_shot: int, n_tasks: int) -> dict[str, Any]:
+        return {"n_way": N_WAY, "n_shot": n_shot, "n_query": N_QUERY, "n_tasks": n_tasks, "seed": self.plan.seed}
 
 
 def _as_result(value: dict[str, Any]) -> MethodResult:

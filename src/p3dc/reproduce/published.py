@@ -59,8 +59,8 @@ OWN_FEATURES = frozenset(key for key in _TABLE_1 if key not in SAME_FEATURES and
 """Rows of Table 1 that the paper takes from publications with a network or a training of their own."""
 
 _TABLE_2 = {
-    ("miniImageNet", 1): {"nn": 47.50, "l2n": 65.93, "cl2n": 65.96, "dc-nearest": 66.23, "p3dc": 68.68},
-    ("CUB", 1): {"nn": 76.40, "l2n": 81.61, "cl2n": 81.54, "dc-nearest": 79.49, "p3dc": 81.86},
+    "miniImageNet": {"nn": 47.50, "l2n": 65.93, "cl2n": 65.96, "dc-nearest": 66.23, "p3dc": 68.68},
+    "CUB": {"nn": 76.40, "l2n": 81.61, "cl2n": 81.54, "dc-nearest": 79.49, "p3dc": 81.86},
 }
 
 WAYS = (5, 7, 9, 11, 13, 15, 20)
@@ -91,12 +91,12 @@ def table_1(data_set: str | None, key: str, n_shot: int) -> Published | None:
 
 def table_2(data_set: str | None, key: str) -> Published | None:
     """Look up a row of Table 2."""
-    mean = _TABLE_2.get((str(data_set), 1), {}).get(key)
+    mean = _TABLE_2.get(str(data_set), {}).get(key)
     return None if mean is None else Published(mean)
 
 
 def table_3(data_set: str | None, key: str, n_way: int) -> Published | None:
-    """Look up a row of Table 3, which is of miniImageNet."""
+    """Look up a row of Table 3, which covers miniImageNet only."""
     if data_set != "miniImageNet" or key not in _TABLE_3 or n_way not in WAYS:
         return None
     return Published(_TABLE_3[key][WAYS.index(n_way)])

@@ -19,14 +19,7 @@ class ReleaseSampler:
 
     One stream of NumPy's legacy generator, seeded once. Each class is cut to its first n rows, n the size of the
     smallest. For each task the classes are permuted; then the rows 0 to n - 1 are permuted for the first class, and
-    that order is permuted again for each class after it.
-
-    Parameters
-    ----------
-    features : FeatureSet
-        With its classes in the order of the file.
-    n_way, n_shot, n_query : int
-    seed : int, default=0
+    that order is permuted again for each class after it. The classes must be in the order of the file.
     """
 
     def __init__(self, features: FeatureSet, *, n_way: int, n_shot: int, n_query: int, seed: int = 0) -> None:
@@ -63,12 +56,6 @@ class ReleaseP3DC(TaskMethod):
     """P3DC as the released scripts compute it: the mixed samples are not normalised before the attention.
 
     With one shot this changes no cosine.
-
-    Parameters
-    ----------
-    priors : Priors
-    alpha, beta : float
-    attention : {"raw", "unit", "mean"}, default="raw"
     """
 
     def __init__(self, priors: Priors, *, alpha: float, beta: float, attention: method.Attention = "raw") -> None:

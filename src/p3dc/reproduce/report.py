@@ -9,6 +9,7 @@ from p3dc.baselines.registry import TABLE_1
 from p3dc.evaluation.results import percent
 from p3dc.reproduce import published
 from p3dc.reproduce.claims import claims
+from p3dc.reproduce.datasets import DataSet
 from p3dc.reproduce.experiments import N_QUERY, N_WAY, SHOTS, MethodResult, Study
 from p3dc.reproduce.markup import Block, Bullets, Heading, Paragraph, Picture, Table
 from p3dc.reproduce.published import OWN_FEATURES, TIMES, Published
@@ -21,9 +22,7 @@ OTHER_FEATURES, FEWER, NOT_THERE = "†", "‡", "◇"
 def table_1(study: Study) -> Table:
     """Build the comparison of all methods."""
     name = study.data.paper_name
-    header = ["method"]
-    for n_shot in SHOTS:
-        header += [f"{N_WAY}-way {n_shot}-shot", f"paper, {n_shot}-shot"]
+    header = ["method", *(f"{what} {n_shot}-shot" for n_shot in SHOTS for what in (f"{N_WAY}-way", "paper,"))]
     rows: list[list[str]] = []
     strong = set()
     group = ""
@@ -100,20 +99,15 @@ def table_4(study: Study) -> Table:
 def study_blocks(study: Study, pictures: Sequence[Picture]) -> list[Block]:
     """Build the part of the report on one data set."""
     data = study.data
-    sizes = ", ".join(
-        f"{len(part.class_names)} {role}"
-        for role, part in (("base", data.base), ("validation", data.validation), ("novel", data.novel))
-    )
+    sizes = ", ".join(f"{count} {role}" for role, count in _n_classes(data).items())
     paper = (
         f"It has the classes of the paper's {data.paper_name}."
         if data.paper_name
         else "It is not one of the paper's data sets."
     )
-    chosen = (
-        "There are no validation features: α, β and all else were chosen on base classes held out, never on novel ones."
-        if data.held_out
-        else "α, β and all else that is open were chosen on the validation classes, never on novel ones."
-    )
+    where = "held-out base classes" if data.held_out else "the validation classes"
+    chosen = f"α, β and all other parameters were chosen on {where}, never on novel ones."
+    chosen = f"There are no validation features: {chosen}" if data.held_out else chosen
     if study.plan.protocol == "release" and data.paper_name:
         chosen = "Tasks and P3DC follow the authors' released scripts, with the paper's α and β."
     times = ", ".join(
@@ -153,7 +147,7 @@ def report_blocks(parts: Sequence[tuple[Study, Sequence[Picture]]]) -> list[Bloc
         Heading("P3DC-Shot: the paper's experiments", 1),
         Paragraph(
             f"Made by p3dc {p3dc.__version__} with {plan.n_tasks:,} tasks, seed {plan.seed}, "
-            f"protocol “{plan.protocol}”. The paper's numbers stand beside the measured ones where the data set has "
+            f"protocol “{plan.protocol}”. The paper's numbers stand next to the measured ones where the data set has "
             "the same classes. They belong to the paper's network: with another one, compare orderings and gaps, not "
             "levels."
         ),
@@ -188,7 +182,7 @@ def study_json(study: Study) -> dict[str, Any]:
             "name": data.name,
             "paper_name": data.paper_name,
             "fingerprint": data.fingerprint,
-            "classes": {role: len(getattr(data, role).class_names) for role in ("base", "validation", "novel")},
+            "classes": _n_classes(data),
             "validation_held_out_of_base": data.held_out,
         },
         "selected": [
@@ -214,6 +208,10 @@ def study_json(study: Study) -> dict[str, Any]:
             if grid is not None
         },
     }
+
+
+def _n_classes(data: DataSet) -> dict[str, int]:
+    return {role: len(getattr(data, role).class_names) for role in ("base", "validation", "novel")}
 
 
 def _entry(key: str, result: MethodResult, number: Published | None) -> dict[str, Any]:

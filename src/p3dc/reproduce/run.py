@@ -21,20 +21,8 @@ if TYPE_CHECKING:
 def reproduce(folders: Sequence[Path], out: Path, plan: Plan, start_step: StartStep = lambda _: None) -> list[Study]:
     """Run the paper's experiments on each folder of features and write the report.
 
-    Parameters
-    ----------
-    folders : sequence of paths
-        Each with base, novel and, if possible, validation features.
-    out : path
-        Folder for ``report.html``, ``report.md``, ``report.json`` and ``figures``. Finished parts are kept in it, so
-        that an interrupted run continues where it stopped.
-    plan : Plan
-    start_step : callable, optional
-        Called with the title of each step; returns the callback for its progress.
-
-    Returns
-    -------
-    list of Study
+    A folder has base, novel and, if possible, validation features. The report is ``report.html``, ``report.md``,
+    ``report.json`` and ``figures``. Finished parts are kept too: an interrupted run continues where it stopped.
     """
     data_sets = [load_data_set(folder) for folder in folders]
     names = [data.name for data in data_sets]

@@ -63,7 +63,9 @@ def corner_weights(alpha: Array, beta: Array) -> Array:
     return array_namespace(alpha).stack([1 - alpha - beta, alpha, beta])
 
 
-def mix_and_attend(products: Array, grams: Array, mix: Array, *, uniform: bool = False) -> tuple[Array, Array]:
+def mix_and_attend(
+    products: Array, grams: Array, mix: Array, *, uniform: bool = False, bounded: bool = False
+) -> tuple[Array, Array]:
     """Mix the corners of each sample, attend to the samples of each class and score it.
 
     Parameters
@@ -72,6 +74,8 @@ def mix_and_attend(products: Array, grams: Array, mix: Array, *, uniform: bool =
         As in :class:`Corners`.
     uniform : bool
         Whether all samples of a class weigh the same.
+    bounded : bool
+        Whether queries are so short that no square of an exponential overflows.
 
     Returns
     -------
@@ -94,18 +98,10 @@ def mix_and_attend(products: Array, grams: Array, mix: Array, *, uniform: bool =
     kernel /= lengths[:, :, :, None] * lengths[:, :, None]
     if uniform:
         return xp.sum(logits, axis=2) / xp.sqrt(xp.sum(kernel, axis=(2, 3)))[:, :, None], lengths
-    weights = _attention(logits)
+    # The weights need not sum to one: a prototype's length and its product with the query grow with their sum alike.
+    weights = xp.exp(logits if bounded else logits - xp.max(logits, axis=2, keepdims=True))
     logits *= weights
     return xp.sum(logits, axis=2) / xp.sqrt(_squared_lengths(weights, kernel)), lengths
-
-
-def _attention(logits: Array) -> Array:
-    """Weigh the samples of each class, (T, N, K, Q, G).
-
-    The weights need not sum to one: a prototype's length and its product with the query grow with their sum alike.
-    """
-    xp = array_namespace(logits)
-    return xp.softmax(logits, 2) if is_tensor(logits) else xp.exp(logits - xp.max(logits, axis=2, keepdims=True))
 
 
 def _squared_lengths(weights: Array, kernel: Array) -> Array:

@@ -22,6 +22,7 @@ from p3dc.scoring.torch_tables import TableCorners
 from p3dc.scoring.whitened_corners import WhitenedCorners
 from p3dc.tasks import Tasks
 
+LONGEST = 150.0  # a query whose products with samples can go into an exponential as they are
 LEVEL = 1e-12  # scores that differ by less are equal, and the first of equal classes is predicted
 
 
@@ -79,7 +80,8 @@ class TorchScorer:
         products, grams, mix, lengths = self.source.corners(support, queries)
         if self.attention != "raw":
             products = products / lengths[:, :, None, None, None]
-        scores: Tensor = mix_and_attend(products, grams, mix, uniform=self.attention == "mean")[0]
+        bounded = self.attention != "raw" or self.source.longest <= LONGEST
+        scores: Tensor = mix_and_attend(products, grams, mix, uniform=self.attention == "mean", bounded=bounded)[0]
         return scores.div_(lengths[:, None, :, None]) if self.attention == "raw" else scores
 
 

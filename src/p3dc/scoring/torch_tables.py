@@ -102,6 +102,7 @@ class TableCorners:
         self.mix = corner_weights(*torch.tensor(points, **place).T)
         self.unmixed = torch.ones_like(self.mix[:1])
         self.lengths = torch.linalg.vector_norm(rows, dim=1)
+        self.longest = float(self.lengths.max())
         self.row_row = Products(rows, rows, tabled=self.tabled["rows"])
         if priors is not None:
             known, changed = torch.tensor(priors, **place), method.tukey(rows, settings.power)

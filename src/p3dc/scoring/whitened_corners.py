@@ -36,6 +36,9 @@ class WhitenedCorners:
         The whitened features; without them, rows are whitened each time they are used.
     """
 
+    longest = 1.0
+    """The length of the longest query."""
+
     def __init__(
         self,
         features: Array,

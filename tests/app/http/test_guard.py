@@ -1,6 +1,7 @@
 """Who may ask, how much, and how often."""
 
 import asyncio
+import io
 import itertools
 import json
 import threading
@@ -11,7 +12,7 @@ import pytest
 from p3dc.app.http.limits import RequestLimits
 from p3dc.app.http.server import make_app
 from p3dc.app.http.token import COOKIE, cookie_for
-from p3dc.images.decoding import read_image_bytes
+from p3dc.images.decoding import read_image_file
 from tests.app.conftest import TOKEN, Mosaic, add, files, picture, told
 from tests.app.http.test_uploads import BOUNDARY, part
 
@@ -441,7 +442,7 @@ def test_requests_at_once_share_batches(serve, monkeypatch):
 
 def embed_alone(image):
     backbone = Mosaic()
-    return backbone.embed(backbone.preprocessing.prepare(read_image_bytes(image))[None])
+    return backbone.embed(backbone.preprocessing.prepare(read_image_file(io.BytesIO(image)))[None])
 
 
 def test_many_changes_at_once_are_all_kept_in_some_order(serve, tmp_path):

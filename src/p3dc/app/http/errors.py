@@ -15,6 +15,16 @@ from p3dc.app.project.store import StoreError
 from p3dc.errors import InputError
 from p3dc.images.decoding import NotAnImageError, TooManyPixelsError
 
+CODES: dict[type[InputError], tuple[int, str]] = {
+    NotFoundError: (404, "not_found"),
+    ConflictError: (409, "conflict"),
+    TooManyPixelsError: (413, "too_many_pixels"),
+    NotAnImageError: (415, "not_an_image"),
+    StoreError: (500, "storage"),
+}
+INVALID = 422, "invalid"
+"""Status and code of any other error, and of images that cannot be used for different reasons."""
+
 SENTENCES = {
     404: ("not_found", "There is nothing at {path}. /v1/openapi.json tells what there is."),
     405: ("method_not_allowed", "{path} does not take {method}. /v1/openapi.json tells what it takes."),
@@ -22,17 +32,7 @@ SENTENCES = {
 
 
 class RequestError(HTTPException):
-    """A request that is refused before the app sees it.
-
-    Parameters
-    ----------
-    status : int
-    code : str
-        A word for programs.
-    message : str
-        A sentence or two for people.
-    headers : dict, optional
-    """
+    """A request that is refused before the app sees it: ``code`` is for programs, ``message`` for people."""
 
     def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(status, message, headers)
@@ -69,26 +69,12 @@ def handle_errors(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 
 
 async def _input_error(_: Request, error: InputError) -> JSONResponse:
-    match error:
-        case NotFoundError():
-            return error_response(404, "not_found", str(error))
-        case ConflictError():
-            return error_response(409, "conflict", str(error))
-        case UnusableImagesError():
-            failures = [{"name": failed.name, "message": str(failed.error)} for failed in error.failures]
-            return error_response(*_status_of_images(error), str(error), failures=failures)
-        case StoreError():
-            return error_response(500, "storage", str(error))
-        case _:
-            return error_response(422, "invalid", str(error))
-
-
-def _status_of_images(error: UnusableImagesError) -> tuple[int, str]:
-    if all(isinstance(failed.error, NotAnImageError) for failed in error.failures):
-        return 415, "not_an_image"
-    if all(isinstance(failed.error, TooManyPixelsError) for failed in error.failures):
-        return 413, "too_many_pixels"
-    return 422, "invalid"
+    reasons, more = {type(error)}, {}
+    if isinstance(error, UnusableImagesError):
+        reasons = {type(failed.error) for failed in error.failures}
+        more["failures"] = [{"name": failed.name, "message": str(failed.error)} for failed in error.failures]
+    status, code = CODES.get(reasons.pop(), INVALID) if len(reasons) == 1 else INVALID
+    return error_response(status, code, str(error), **more)
 
 
 async def _http_error(request: Request, error: StarletteHTTPException) -> JSONResponse:
@@ -111,7 +97,7 @@ def _allowed_methods(request: Request) -> list[str]:
 async def _validation_error(_: Request, error: RequestValidationError) -> JSONResponse:
     first = error.errors()[0]
     where = ".".join(part for part in first["loc"] if isinstance(part, str) and part != "body") or "the body"
-    return error_response(422, "invalid", f"{where}: {first['msg']}.")
+    return error_response(*INVALID, f"{where}: {first['msg']}.")
 
 
 async def _unforeseen_error(_: Request, error: Exception) -> JSONResponse:

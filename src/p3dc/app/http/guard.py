@@ -33,13 +33,6 @@ class Guard:
 
     Without a token only this machine may send requests, so names of other machines in ``Host`` are refused: a page
     elsewhere could make its own name point here.
-
-    Parameters
-    ----------
-    app : ASGI application
-    limits : RequestLimits
-    metrics : Metrics
-    token : str, optional
     """
 
     def __init__(self, app: ASGIApp, limits: RequestLimits, metrics: Metrics, token: str | None = None) -> None:

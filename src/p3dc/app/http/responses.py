@@ -18,10 +18,8 @@ from p3dc.app.service import Service
 from p3dc.app.session import Session
 from p3dc.classifier.leave_one_out import Point
 from p3dc.images.classifier import ImageClassifier, Prediction
-from p3dc.images.explanation import Explanation
+from p3dc.images.explanation import Explanation, Pulls
 from p3dc.images.prediction_rows import COLUMNS, row
-
-Pulls = Sequence[tuple[str, float]]
 
 
 def health(service: Service) -> schemas.Health:

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Depends, Query, Request, Response
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from p3dc.adaptive.settings import check_weights
 from p3dc.app.errors import NotFoundError
 from p3dc.app.http import responses, schemas
 from p3dc.app.http.errors import RequestError
-from p3dc.app.http.metrics import CONTENT_TYPE, Metrics
+from p3dc.app.http.metrics import Metrics
 from p3dc.app.http.token import COOKIE, cookie_for, is_token
 from p3dc.app.http.uploads import FILE, IMAGES, Images
 from p3dc.app.project import model_files
@@ -72,12 +73,9 @@ def metrics(request: Request, service: Serving) -> Response:
     counted: Metrics = request.app.state.metrics
     state, embedder = service.project.state, service.embedder
     text = counted.text(
-        images=embedder.n_images,
-        batches=embedder.n_batches,
-        classes=len(state.classes),
-        photos=len(state.photos),
+        images=embedder.n_images, batches=embedder.n_batches, classes=len(state.classes), photos=len(state.photos)
     )
-    return Response(text, media_type=CONTENT_TYPE)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
 
 
 @api.post("/session", status_code=204, responses=errors())
@@ -193,7 +191,7 @@ def explanation(identity: str, at: At, service: Serving) -> schemas.ExplanationS
     picture = current.pictures[identity]
     found = explain_features(classifier, picture.features, photo.name, picture.thumbnail)
     row = next((i for i, example in enumerate(classifier.examples) if example.key == identity), None)
-    own_pulls = None if row is None else base_classes(classifier, row)
+    own_pulls = None if row is None else base_classes(classifier, [row])[0]
     return responses.explanation(current, classifier, found, identity, own_pulls)
 
 

@@ -20,19 +20,7 @@ PAGE = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".sv
 
 
 def make_app(project: Project, limits: RequestLimits | None = None, token: str | None = None) -> Guard:
-    """Build the application.
-
-    Parameters
-    ----------
-    project : Project
-    limits : RequestLimits, optional
-    token : str, optional
-        What every request but those for the page must carry; needed if others can reach the server.
-
-    Returns
-    -------
-    ASGI application
-    """
+    """Build the application; every request but those for the page must carry the token, if there is one."""
     limits = limits or RequestLimits()
     service, metrics = Service(project, limits.pixels), Metrics()
 

@@ -14,28 +14,15 @@ from p3dc.app.http.limits import RequestLimits
 from p3dc.app.service import Upload
 from p3dc.errors import InputError
 
-IMAGES: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["images"],
-                    "properties": {
-                        "images": {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
-                    },
-                }
-            }
-        },
-    }
-}
-FILE: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-    }
-}
+
+def _body(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {kind: {"schema": schema}}}}
+
+
+BINARY = {"type": "string", "format": "binary"}
+FILES = {"images": {"type": "array", "minItems": 1, "items": BINARY}}
+IMAGES = _body("multipart/form-data", {"type": "object", "required": ["images"], "properties": FILES})
+FILE = _body("application/octet-stream", BINARY)
 
 
 async def uploaded(request: Request) -> AsyncIterator[list[Upload]]:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,18 +26,8 @@ MOST_STEPS = 100
 class Project:
     """Classes and photos, stored in a folder or in memory.
 
-    When :meth:`change`, :meth:`undo` or :meth:`redo` return, the change is on disk. Several threads may share it.
-
-    Parameters
-    ----------
-    folder : path, optional
-    backbone : Backbone
-        Makes the features; a project of another backbone is refused.
-    start : State
-        The state of a new project.
-    priors : Priors, "backbone" or "none"
-        Base classes of a new project.
-    limits : ProjectLimits, optional
+    When :meth:`change`, :meth:`undo` or :meth:`redo` return, the change is on disk. Several threads may share it. A
+    project of another backbone is refused; a new one has the state ``start`` and the given priors.
     """
 
     def __init__(
@@ -46,7 +35,7 @@ class Project:
         folder: Path | None,
         backbone: Backbone,
         start: State,
-        priors: Priors | str = "backbone",
+        priors: Priors | str | None = "backbone",
         limits: ProjectLimits | None = None,
     ) -> None:
         self.store = Store(folder)
@@ -67,7 +56,6 @@ class Project:
         except BaseException:
             self.store.close()
             raise
-        self._uses = Counter(photo.id for step in self.steps for photo in step.state.photos)
 
     def _check_backbone(self) -> None:
         digest = self.store.fact("backbone")
@@ -102,18 +90,14 @@ class Project:
                 return self.revision
             step = Step(self.steps[-1].number + 1, title, state)
             kept = self.steps[: self.place + 1][-MOST_STEPS:]
-            dropped = [*self.steps[: self.place + 1 - len(kept)], *self.steps[self.place + 1 :]]
-            uses = self._uses + Counter(photo.id for photo in state.photos)
-            uses.subtract(photo.id for old in dropped for photo in old.state.photos)
-            gone = {identity for identity, count in uses.items() if not count}
+            dropped = {old.number for old in self.steps} - {old.number for old in kept}
+            gone = set(self.pictures) - {photo.id for each in (*kept, step) for photo in each.state.photos}
             added = pictures or {}
             facts = {"current": step.number, "revision": self.revision + 1}
-            numbers = [old.number for old in dropped]
             used, stored = {each.state.priors for each in (*kept, step)}, self.store.kept_priors()
-            self.store.record(facts, step, added, numbers, gone, self._files(used - stored), stored - used)
+            self.store.record(facts, step, added, dropped, gone, self._files(used - stored), stored - used)
             self._known = {name: each for name, each in self._known.items() if name in used | WITHOUT_FILE}
             self.steps, self.place, self.revision = [*kept, step], len(kept), self.revision + 1
-            self._uses = +uses
             self.pictures = {key: each for key, each in (self.pictures | dict(added)).items() if key not in gone}
             return self.revision
 

@@ -4,7 +4,7 @@ import secrets
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from p3dc.adaptive.settings import check_weights
 from p3dc.app.errors import ConflictError, NotFoundError
@@ -38,29 +38,18 @@ class Photo:
     label: str | None
 
 
+Found = TypeVar("Found", Class, Photo)
+
+
 @dataclass(frozen=True)
 class State:
-    """What a project holds.
+    """What a project holds."""
 
-    Attributes
-    ----------
-    classes : tuple of Class
-        In the user's order.
-    photos : tuple of Photo
-        In the order in which they were added.
-    point : (alpha, beta) or None
-        The weights of both levels; None to choose them for the task.
-    priors : str
-        "backbone", "none" or the name of stored priors.
-    reject : float or None
-        Share of photos of other classes to call unknown.
-    """
-
-    classes: tuple[Class, ...] = ()
-    photos: tuple[Photo, ...] = ()
-    point: tuple[float, float] | None = None
-    priors: str = "backbone"
-    reject: float | None = None
+    classes: tuple[Class, ...] = ()  # in the user's order
+    photos: tuple[Photo, ...] = ()  # in the order in which they were added
+    point: tuple[float, float] | None = None  # α and β; None to choose them for the task
+    priors: str = "backbone"  # or "none", or the name of stored priors
+    reject: float | None = None  # share of photos of other classes to call unknown
 
     @property
     def to_label(self) -> list[Photo]:
@@ -74,17 +63,11 @@ class State:
 
     def class_of(self, identity: str) -> Class:
         """Find a class."""
-        for each in self.classes:
-            if each.id == identity:
-                return each
-        raise NotFoundError("class", identity)
+        return _find(self.classes, "class", identity)
 
     def photo(self, identity: str) -> Photo:
         """Find a photo."""
-        for each in self.photos:
-            if each.id == identity:
-                return each
-        raise NotFoundError("photo", identity)
+        return _find(self.photos, "photo", identity)
 
     def add_class(self, name: str, limits: ProjectLimits) -> tuple["State", Class]:
         """Add a class without photos."""
@@ -185,6 +168,13 @@ class State:
             str(written["priors"]),
             None if written["reject"] is None else float(written["reject"]),
         )
+
+
+def _find(among: Iterable[Found], kind: str, identity: str) -> Found:
+    for each in among:
+        if each.id == identity:
+            return each
+    raise NotFoundError(kind, identity)
 
 
 def new_id() -> str:

@@ -51,13 +51,7 @@ class StoreError(InputError):
 
 
 class Store:
-    """The file of a project, or one in memory.
-
-    Parameters
-    ----------
-    folder : path, optional
-        Made if it does not exist. Without one everything is lost when the process ends.
-    """
+    """The file of a project; without a folder it is in memory, and lost when the process ends."""
 
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
@@ -118,24 +112,7 @@ class Store:
         priors: Mapping[str, bytes] | None = None,
         idle: Iterable[str] = (),
     ) -> None:
-        """Write everything in one transaction.
-
-        Parameters
-        ----------
-        facts : mapping from name to value
-        step : Step, optional
-            A new step.
-        added : mapping from id to Picture, optional
-            New photos.
-        dropped : iterable of int
-            Numbers of steps to delete.
-        gone : iterable of str
-            Ids of photos to delete.
-        priors : mapping from name to content, optional
-            New files of priors.
-        idle : iterable of str
-            Names of priors to delete.
-        """
+        """Write facts, a step, photos and priors and delete dropped steps, gone photos and idle priors, all at once."""
         with self._explained(), self._transaction():
             run = self._database
             for identity, picture in (added or {}).items():
@@ -155,7 +132,7 @@ class Store:
         """Look up a fact."""
         with self._explained():
             found = self._database.execute("SELECT value FROM fact WHERE name = ?", (name,)).fetchone()
-        return None if found is None else str(found[0])
+            return None if found is None else str(found[0])
 
     def number(self, name: str) -> int:
         """Look up a fact that is a number; 0 if there is none."""
@@ -205,10 +182,8 @@ class Store:
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise StoreError(f"{self._name} is open in another process. Stop that one first.") from None
-            raise StoreError(
-                f"{self._name} cannot be read or written ({error}). Look at the disk and its rights."
-            ) from None
+            reason = f"cannot be read or written ({error}). Look at the disk and its permissions."
+            raise StoreError(f"{self._name} {reason}") from None
         except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
-            raise StoreError(
-                f"{self._name} is damaged ({error}). Choose another folder, or bring back a copy."
-            ) from None
+            reason = f"is damaged ({error}). Choose another folder, or bring back a copy."
+            raise StoreError(f"{self._name} {reason}") from None

@@ -135,17 +135,9 @@ def class_rows() -> Floats:
 
 
 def build(tensors: dict[str, Floats]) -> bytes:
-    """Build the graph from images of shape (n, 3, 224, 224) to features of shape (n, 1280).
+    """Build the ONNX model from images, (n, 3, 224, 224), to features, (n, 1280), for the network's state dict.
 
-    Parameters
-    ----------
-    tensors : dict from str to array
-        The state dict of the network.
-
-    Returns
-    -------
-    bytes
-        A serialised ONNX model; the same weights give the same bytes.
+    The same weights give the same bytes.
     """
     from onnx import TensorProto, helper
 
