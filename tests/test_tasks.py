@@ -141,3 +141,128 @@ def test_unknown_queries_need_other_classes_and_a_number():
     for number in (0, -1, 1.5):
         with pytest.raises(InputError, match=f"n_unknown is {number}"):
             sampler.unknown_queries(sampler.draw(1), number)
+
+
+BALANCES = st.sampled_from(["equal", "one"]) | st.floats(0.01, 100)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 12), BALANCES, st.floats(0, 1), st.integers(2, 5), st.integers(0, 20))
+def test_a_pile_has_the_photos_that_were_asked_for_and_none_of_the_task(n_pile, balance, share, n_way, seed):
+    labels = np.random.default_rng(1).permutation(np.repeat(np.arange(7), [18, 21, 19, 40, 18, 20, 30]))
+    sampler = TaskSampler(labels, n_way=n_way, n_shot=2, n_query=4, seed=seed)
+    tasks = sampler.draw(15)
+    excluded = sampler.unknown_queries(tasks, 3)
+    piles = sampler.piles(tasks, n_pile, balance=balance, unknown=share, excluded=excluded)
+    assert piles.rows.shape == piles.classes.shape == (15, n_pile)
+    n_unknown = round(n_pile * share)
+    for i, (rows, classes) in enumerate(zip(piles.rows, piles.classes, strict=True)):
+        assert len(set(rows)) == n_pile
+        assert not set(rows) & {*tasks.support[i].ravel(), *tasks.queries[i].ravel(), *excluded[i]}
+        known = classes >= 0
+        np.testing.assert_array_equal(labels[rows[known]], tasks.classes[i][classes[known]])
+        assert not np.isin(labels[rows[~known]], tasks.classes[i]).any()
+        counts = np.bincount(classes[known], minlength=n_way)
+        assert (counts.sum(), (~known).sum()) == (n_pile - n_unknown, n_unknown)
+        if balance == "equal":
+            assert np.ptp(counts) <= 1
+        if balance == "one":
+            assert np.count_nonzero(counts) <= 1
+
+
+@settings(deadline=None)
+@given(st.integers(1, 23), BALANCES, st.sampled_from([0.0, 0.5]))
+def test_piles_do_not_depend_on_the_size_of_batches(size, balance, unknown):
+    sampler = TaskSampler(LABELS, n_way=3, n_shot=2, n_query=4, seed=5)
+    options = {"n_pile": 3, "balance": balance, "unknown": unknown}
+    whole = sampler.piles(sampler.draw(23), **options)
+    parts, done = [], 0
+    for tasks in sampler.batches(23, size=size):
+        parts.append(sampler.piles(tasks, **options, start=done))
+        done += len(tasks)
+    np.testing.assert_array_equal(np.concatenate([part.rows for part in parts]), whole.rows)
+    np.testing.assert_array_equal(np.concatenate([part.classes for part in parts]), whole.classes)
+
+
+def test_piles_depend_on_the_seed_and_do_not_change_the_tasks():
+    one, two, other = (TaskSampler(LABELS, n_way=3, n_shot=2, n_query=4, seed=seed) for seed in (5, 5, 6))
+    before = one.draw(20)
+    np.testing.assert_array_equal(one.piles(before, 4).rows, two.piles(two.draw(20), 4).rows)
+    np.testing.assert_array_equal(one.draw(20).queries, before.queries)
+    assert (other.piles(other.draw(20), 4).rows != one.piles(before, 4).rows).any()
+
+
+def test_the_concentration_is_that_of_a_dirichlet_distribution():
+    sampler = TaskSampler(np.repeat(np.arange(6), 200), n_way=5, n_shot=1, n_query=1, seed=0)
+    tasks = sampler.draw(3000)
+    for concentration in (0.5, 2.0):
+        piles = sampler.piles(tasks, 100, balance=concentration)
+        shares = np.array([np.bincount(classes, minlength=5) for classes in piles.classes]) / 100
+        np.testing.assert_allclose(shares.mean(axis=0), 0.2, atol=0.015)
+        total = 5 * concentration
+        variance = 0.16 * (1 + total / 100) / (1 + total)  # of multinomial shares of 100 draws
+        np.testing.assert_allclose(shares.var(axis=0), variance, rtol=0.15)
+
+
+def test_what_a_class_has_too_few_of_goes_to_the_others():
+    sampler = TaskSampler(np.repeat(np.arange(3), [4, 6, 50]), n_way=3, n_shot=1, n_query=1, seed=0)
+    tasks = sampler.draw(50)
+    piles = sampler.piles(tasks, 54, balance=0.001)
+    for drawn, classes in zip(tasks.classes, piles.classes, strict=True):
+        np.testing.assert_array_equal(np.bincount(classes)[np.argsort(drawn)], [2, 4, 48])
+
+
+def test_all_unused_rows_are_equally_likely_in_a_pile():
+    labels = np.repeat(np.arange(4), [8, 8, 4, 6])
+    sampler = TaskSampler(labels, n_way=2, n_shot=1, n_query=1, seed=0)
+    tasks = sampler.draw(20_000)
+    piles = sampler.piles(tasks, 4, unknown=0.5)
+    here = np.sort(tasks.classes, axis=1).tolist()
+    own = piles.rows[[classes == [0, 1] for classes in here]]
+    counts = np.bincount(own.ravel(), minlength=len(labels))
+    for rows in (labels == 0, labels == 1, labels >= 2):
+        assert np.abs(counts[rows] / counts[rows].mean() - 1).max() < 0.12
+    assert counts[labels < 2].sum() == counts[labels >= 2].sum()
+
+
+@pytest.mark.parametrize(
+    ("n_pile", "options", "sentence"),
+    [
+        (0, {}, "n_pile is 0"),
+        (13, {}, "the pile has 13 photos of the classes of its task, but .* may have only 12 left. Lower n_pile"),
+        (4, {"balance": "one"}, "the pile has 4 photos .* only 3 left"),
+        (16, {"balance": 2.0}, "the pile has 16 photos .* only 15 left"),
+        (20, {"unknown": 1.5}, "pile_unknown is 1.5. It must be a share from 0 to 1"),
+        (50, {"unknown": 0.9}, "the pile has 45 photos of other classes, but a task may have only 28 of them"),
+        (5, {"balance": "odd"}, "pile_balance is 'odd'. Choose equal, one, or a concentration above 0"),
+        (5, {"balance": 0.0}, "pile_balance is 0.0"),
+        (5, {"balance": float("nan")}, "pile_balance is nan"),
+    ],
+)
+def test_impossible_piles_are_refused(n_pile, options, sentence):
+    sampler = TaskSampler(LABELS, n_way=4, n_shot=2, n_query=4, seed=0)
+    with pytest.raises(InputError, match=sentence):
+        sampler.piles(sampler.draw(1), n_pile, **options)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 9), st.integers(0, 20))
+def test_the_unknown_photos_of_a_pile_may_be_of_few_classes(n_classes, seed):
+    sampler = TaskSampler(LABELS, n_way=3, n_shot=2, n_query=4, seed=seed)
+    tasks = sampler.draw(20)
+    few = sampler.piles(tasks, 12, unknown=0.5, n_unknown_classes=n_classes)
+    for rows, classes, own in zip(few.rows, few.classes, tasks.classes, strict=True):
+        found = set(LABELS[rows[classes < 0]])
+        assert len(found) <= n_classes
+        assert not found & set(own)
+    with pytest.raises(InputError, match="pile_unknown_classes is 0"):
+        sampler.piles(tasks, 12, unknown=0.5, n_unknown_classes=0)
+    with pytest.raises(InputError, match="the pile has 10 photos of other classes, but a task may have only 9 of them"):
+        sampler.piles(tasks, 12, unknown=0.8, n_unknown_classes=1)
+
+
+def test_unknown_photos_of_a_pile_need_other_classes():
+    sampler = TaskSampler(LABELS, n_way=7, n_shot=2, n_query=4, seed=0)
+    assert sampler.piles(sampler.draw(1), 7).rows.shape == (1, 7)
+    with pytest.raises(InputError, match="all 7 classes are in each task, so there are no others. Lower n_way"):
+        sampler.piles(sampler.draw(1), 8, unknown=0.5)

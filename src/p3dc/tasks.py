@@ -1,16 +1,17 @@
 """N-way K-shot tasks as row indices.
 
-Shape letters: T tasks, N ways, K shots, Q queries of each class, C classes.
+Shape letters: T tasks, N ways, K shots, Q queries of each class, C classes, P photos of a pile.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._arrays import Rows
-from p3dc._validation import as_labels, check_count
+from p3dc._arrays import Labels, Rows
+from p3dc._validation import as_labels, check_count, is_number
 from p3dc.errors import InputError
 
 BLOCK = 1000
@@ -40,6 +41,26 @@ class Tasks:
 
     def __getitem__(self, part: slice) -> "Tasks":
         return Tasks(self.classes[part], self.support[part], self.queries[part])
+
+
+PileBalance = Literal["equal", "one"] | float
+"""How the known photos of a pile spread over the classes: equally, by a Dirichlet concentration, or all in one."""
+
+
+@dataclass(frozen=True)
+class Piles:
+    """Unlabelled photos, some for each task.
+
+    Attributes
+    ----------
+    rows : array of shape (T, P)
+        In random order; none is in the support or among the queries of its task.
+    classes : array of shape (T, P)
+        The class of each row within its task, from 0 to N - 1, or -1 for classes outside the task.
+    """
+
+    rows: Rows
+    classes: Labels
 
 
 def sample_tasks(
@@ -122,6 +143,7 @@ class TaskSampler:
             )
         self.by_class = np.argsort(codes, kind="stable")
         self.first = np.cumsum(self.counts) - self.counts
+        self.place = np.argsort(self.by_class)
 
     def draw(self, n_tasks: int, start: int = 0) -> Tasks:
         """Draw ``n_tasks`` tasks, the first of them number ``start``."""
@@ -143,16 +165,130 @@ class TaskSampler:
     def unknown_queries(self, tasks: Tasks, n_unknown: int, start: int = 0) -> Rows:
         """Draw queries of unknown classes (out-of-distribution) for the tasks from number ``start`` on."""
         check_count("n_unknown", n_unknown, 1)
-        n_classes = len(self.counts)
-        if n_classes == self.n_way:
-            raise InputError(f"all {n_classes} classes are in each task, so there are no others. Lower n_way.")
+        self._check_others()
         generator = np.random.PCG64([self.seed, 1])
         generator.advance(start * 2 * n_unknown)
         uniform = np.random.Generator(generator).random((len(tasks), 2, n_unknown))
-        classes = (uniform[:, 0] * (n_classes - self.n_way)).astype(np.int64)
+        classes = (uniform[:, 0] * (len(self.counts) - self.n_way)).astype(np.int64)
         for taken in np.sort(tasks.classes, axis=1).T:
             classes += classes >= taken[:, None]
         return np.asarray(self.by_class[self.first[classes] + (uniform[:, 1] * self.counts[classes]).astype(np.int64)])
+
+    def piles(
+        self,
+        tasks: Tasks,
+        n_pile: int,
+        *,
+        balance: PileBalance = "equal",
+        unknown: float = 0.0,
+        n_unknown_classes: int | None = None,
+        start: int = 0,
+        excluded: Rows | None = None,
+    ) -> Piles:
+        """Draw unlabelled photos for the tasks from number ``start`` on.
+
+        The pile of a task depends only on its number, the seed and these options, and the task does not depend on its
+        pile.
+
+        Parameters
+        ----------
+        tasks : Tasks
+            Drawn by this sampler.
+        n_pile : int
+            Photos in each pile, P.
+        balance : {"equal", "one"} or float
+            How known photos spread over the classes: equally, all in one class, or multinomially with shares from a
+            Dirichlet distribution of this concentration. What a class does not have goes to the others.
+        unknown : float
+            Share of the pile that is of classes outside the task, drawn from all of their rows.
+        n_unknown_classes : int, optional
+            How many classes outside the task the pile may have photos of; all by default.
+        start : int
+            Number of the first task.
+        excluded : array of shape (T, n_excluded), optional
+            Rows of other classes that may not be in the pile of each task.
+        """
+        check_count("n_pile", n_pile, 1)
+        if not (is_number(unknown) and 0 <= unknown <= 1):
+            raise InputError(f"pile_unknown is {unknown!r}. It must be a share from 0 to 1.")
+        n_unknown = round(n_pile * unknown)
+        n_others = len(self.counts) - self.n_way
+        if n_unknown_classes is not None:
+            check_count("pile_unknown_classes", n_unknown_classes, 1)
+            n_others = min(n_others, n_unknown_classes)
+        excluded = np.empty((len(tasks), 0), dtype=np.int64) if excluded is None else excluded
+        self._check_pile(n_pile - n_unknown, n_unknown, balance, n_others, excluded.shape[1])
+        rows, classes = np.empty((2, len(tasks), n_pile), dtype=np.int64)
+        for i in range(len(tasks)):
+            random = np.random.default_rng([self.seed, 2, start + i])
+            counts = self._pile_counts(random, tasks.classes[i], n_pile - n_unknown, balance)
+            used = zip(tasks.classes[i], counts, tasks.support[i], tasks.queries[i], strict=True)
+            known = [self._unused(random, c, n, np.concatenate([k, q])) for c, n, k, q in used]
+            others = self._others(random, tasks.classes[i], n_unknown, n_others, excluded[i])
+            order = random.permutation(n_pile)
+            rows[i] = np.concatenate([*known, others])[order]
+            classes[i] = np.repeat([*range(self.n_way), -1], [*counts, n_unknown])[order]
+        return Piles(rows, classes)
+
+    def _check_pile(self, n_known: int, n_unknown: int, balance: PileBalance, n_others: int, n_excluded: int) -> None:
+        """Refuse piles that some tasks have too few rows for."""
+        if not (balance in ("equal", "one") or (is_number(balance) and float(balance) > 0)):
+            raise InputError(f"pile_balance is {balance!r}. Choose equal, one, or a concentration above 0.")
+        unused = np.sort(self.counts - self.n_rows)
+        rooms = {"equal": self.n_way * unused[0], "one": unused[0]}
+        room = rooms[balance] if isinstance(balance, str) else unused[: self.n_way].sum()
+        if n_known > room:
+            raise InputError(
+                f"the pile has {n_known} photos of the classes of its task, but apart from support and queries a task "
+                f"may have only {room} left. Lower n_pile, n_shot or n_query."
+            )
+        if n_unknown:
+            self._check_others()
+            left = np.sort(self.counts)[:n_others].sum() - n_excluded
+            if n_unknown > left:
+                raise InputError(
+                    f"the pile has {n_unknown} photos of other classes, but a task may have only {left} of them. "
+                    "Lower n_pile or pile_unknown."
+                )
+
+    def _check_others(self) -> None:
+        if len(self.counts) == self.n_way:
+            raise InputError(f"all {self.n_way} classes are in each task, so there are no others. Lower n_way.")
+
+    def _pile_counts(self, random: np.random.Generator, classes: Rows, n_known: int, balance: PileBalance) -> Rows:
+        """Draw how many photos of each class of a task are in its pile, (N,)."""
+        if balance == "one":
+            return np.bincount([random.integers(self.n_way)], minlength=self.n_way) * n_known
+        if balance == "equal":
+            return (n_known + random.permutation(self.n_way)) // self.n_way
+        room = self.counts[classes] - self.n_rows
+        shares = random.dirichlet(np.full(self.n_way, balance))
+        counts = np.zeros(self.n_way, dtype=np.int64)
+        while (missing := n_known - counts.sum()) > 0:
+            free = np.where(counts < room, shares, 0.0)
+            free = free if free.any() else (counts < room).astype(float)
+            counts = np.minimum(counts + random.multinomial(missing, free / free.sum()), room)
+        return counts
+
+    def _unused(self, random: np.random.Generator, c: int, n_rows: int, used: Rows) -> Rows:
+        """Draw distinct rows of a class without those that are used."""
+        taken = np.sort(self.place[used] - self.first[c])
+        chosen = random.choice(self.counts[c] - len(taken), n_rows, replace=False)
+        chosen += np.searchsorted(taken - np.arange(len(taken)), chosen, side="right")
+        return np.asarray(self.by_class[self.first[c] + chosen])
+
+    def _others(self, random: np.random.Generator, classes: Rows, n_rows: int, n_others: int, excluded: Rows) -> Rows:
+        """Draw distinct rows of some classes outside a task, without those that are excluded."""
+        if n_others < len(self.counts) - self.n_way:
+            left_out = random.permutation(np.delete(np.arange(len(self.counts)), classes))[n_others:]
+            classes = np.concatenate([classes, left_out])
+        first, sizes = self.first[np.sort(classes)], self.counts[np.sort(classes)]
+        skipped = np.concatenate([[0], np.cumsum(sizes)])
+        n_left = len(self.by_class) - skipped[-1]
+        chosen = random.choice(n_left, min(n_rows + len(excluded), n_left) if n_rows else 0, replace=False)
+        chosen += skipped[np.searchsorted(first - skipped[:-1], chosen, side="right")]
+        rows = self.by_class[chosen]
+        return np.asarray(rows[~np.isin(rows, excluded)][:n_rows])
 
     def batches(self, n_tasks: int, size: int = 100) -> Iterator[Tasks]:
         """Draw the first tasks in batches, so that memory does not grow with their number."""

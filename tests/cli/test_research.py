@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
-from p3dc.baselines import TCPR
+from p3dc.baselines import L2N, TCPR
 from p3dc.cli import research  # noqa: F401
 from p3dc.evaluation import report
 from p3dc.evaluation.search import gain_outside
@@ -63,6 +63,24 @@ def test_evaluate_measures_what_the_library_measures(p3dc, files, tmp_path, prio
             expected = evaluate(classifier, novel, n_way=4, n_shot=n_shot, n_query=5, n_tasks=30, seed=2)
             assert entry["mean"] == expected.mean
         assert [entry["name"] for entry in result["methods"]] == ["P3DC (unit)", "P3DC (mean)", "L2N"]
+
+
+@pytest.mark.parametrize(("balance", "where"), [(2.0, "inside"), ("equal", "outside")])
+def test_evaluate_draws_a_pile_for_each_task(p3dc, files, tmp_path, novel, balance, where):
+    figures = tmp_path / "figures.json"
+    status, output, _ = p3dc(
+        "evaluate", "--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 12, "--json", figures,
+        "--method", "l2n", "--auto", "--pile", 20, "--pile-balance", balance, "--pile-unknown", 0.5,
+        "--pile-queries", where,
+    )  # fmt: skip
+    assert status == 0
+    assert f"piles of 20 photos ({balance}, 50 % unknown), 12 tasks" in output
+    content = json.loads(figures.read_text())
+    pile = {"n_pile": 20, "pile_balance": balance, "pile_unknown": 0.5, "pile_queries": where}
+    assert content["protocol"].items() >= pile.items()
+    entries = content["results"][0]["methods"]
+    assert [entry["name"] for entry in entries] == ["L2N", "P3DC (auto)", "P3DC (auto, pile)"]
+    assert entries[0]["mean"] == evaluate(L2N(), novel, n_query=5, n_tasks=12, **pile).mean
 
 
 def test_evaluate_takes_every_registered_method_that_its_sets_allow(p3dc, files, tmp_path, base, novel, priors):
@@ -192,6 +210,9 @@ def test_the_geometry_of_merged_priors_is_learned_once(p3dc, tmp_path, base, mon
         (["--novel", "{folder}"], "holds no .parquet parts"),
         (["--novel", "{folder}/gone.npz"], "gone.npz does not exist"),
         (["--json", "{folder}/gone/out.json"], "gone is not a folder. Make it first."),
+        (["--pile", "999"], "the pile has 999 photos of the classes of its task"),
+        (["--pile", "9", "--pile-balance", "odd"], "pile_balance is 'odd'"),
+        (["--pile", "9", "--pile-queries", "under"], "pile_queries is 'under'"),
         (["--shot", "many"], "Invalid value for '--shot'"),
         (["--colour", "red"], "No such option: --colour"),
     ],

@@ -1,6 +1,8 @@
 """Every executor runs the same tasks in the same order."""
 
+import pickle
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,6 +56,35 @@ def test_the_runner_is_made_once_and_its_errors_are_raised(novel, run):
     assert len(made) == 1
     with pytest.raises(InputError, match="n_unknown is -1"):
         list(run(Drawing(4, 2, 3, 5, -1).on(novel), make_runner, 1))
+
+
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_every_process_draws_the_same_piles_by_their_numbers(novel, where):
+    drawing = replace(DRAWING, n_unknown=0, n_pile=9, pile_balance=2.0, pile_unknown=0.4, pile_queries=where)
+    draw = drawing.on(novel)
+    whole, part = draw(range(30)), pickle.loads(pickle.dumps(draw))(range(10, 20))
+    np.testing.assert_array_equal(part.piles.rows, whole.piles.rows[10:20])
+    rows, own = whole.queries()
+    expected = whole.piles.classes if where == "inside" else np.tile(np.repeat(range(4), 3), (30, 1))
+    np.testing.assert_array_equal(own, expected)
+    known = own >= 0
+    classes = np.take_along_axis(whole.tasks.classes, np.maximum(own, 0), axis=1)
+    assert (novel.labels[rows] == classes)[known].all()
+
+
+def test_the_pile_has_none_of_the_unknown_queries_outside_it(novel):
+    draw = replace(DRAWING, n_unknown=40, n_pile=60, pile_unknown=0.8, pile_queries="outside").on(novel)
+    batch = draw(range(20))
+    for pile, unknown in zip(batch.piles.rows, batch.unknown, strict=True):
+        assert not set(pile) & set(unknown)
+    np.testing.assert_array_equal(batch.queries()[0][:, -40:], batch.unknown)
+    assert (batch.queries()[1][:, -40:] == -1).all()
+
+
+def test_the_pile_leaves_tasks_and_queries_as_they_are(novel):
+    plain, piled = (replace(DRAWING, n_unknown=0, n_pile=n).on(novel)(range(20)).tasks for n in (0, 12))
+    np.testing.assert_array_equal(plain.support, piled.support)
+    np.testing.assert_array_equal(plain.queries, piled.queries)
 
 
 def test_steps_make_one_progress():

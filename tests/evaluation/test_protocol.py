@@ -74,7 +74,7 @@ def test_unknown_attentions_are_refused():
 
 def test_unknown_methods_are_refused():
     with pytest.raises(
-        InputError, match="there is no method 'svm'. Choose from matchingnet, protonet, .*, gda, p3dc, auto"
+        InputError, match="there is no method 'svm'. Choose from matchingnet, protonet, .*, pt-map, p3dc, auto"
     ):
         EvaluationPlan(methods=["svm"])
 

@@ -1,9 +1,17 @@
 """Statistics of results."""
 
 import numpy as np
+import pytest
 
 from p3dc.confidence.metrics import Reliability
-from p3dc.evaluation.results import BatchResult, TaskScores, half_width, mean_and_interval, paired_difference
+from p3dc.evaluation.results import (
+    BatchResult,
+    Comparison,
+    TaskScores,
+    half_width,
+    mean_and_interval,
+    paired_difference,
+)
 
 
 def test_intervals_from_sums_are_those_of_the_values(rng):
@@ -32,3 +40,10 @@ def test_differences_are_those_of_the_tasks_that_both_have():
     one, two = TaskScores(np.array([0.5, 0.7, 0.9])), TaskScores(np.array([0.4, 0.4]))
     mean, interval = paired_difference(one, two)
     np.testing.assert_allclose((mean, interval), (0.2, half_width(np.array([0.1, 0.3]))))
+
+
+def test_a_lost_task_is_worse_by_more_than_five_points():
+    reference = TaskScores(np.array([0.8, 0.8, 0.8, 0.8]))
+    found = Comparison({"a": reference, "b": TaskScores(np.array([0.9, 0.75, 0.74, 0.2]))}).difference("b", "a")
+    assert found.lost == 0.5
+    assert found.mean == pytest.approx(-0.1525)

@@ -14,7 +14,7 @@ from p3dc.demo import load_sample
 from p3dc.errors import InputError
 from p3dc.evaluation import report
 from p3dc.evaluation.executors import Drawing, Executor, step_progress
-from p3dc.evaluation.protocol import DEFAULT_METHODS, KEYS, EvaluationPlan, EvaluationResult, run_plan
+from p3dc.evaluation.protocol import DEFAULT_METHODS, DRAWN_FOR_NOVEL, KEYS, EvaluationPlan, EvaluationResult, run_plan
 from p3dc.evaluation.search import SearchResult, gain_outside, search
 from p3dc.evaluation.splits import check_disjoint, hold_out
 from p3dc.features import FeatureSet, stream_features
@@ -26,6 +26,7 @@ from p3dc.reproduce.claims import claims
 from p3dc.reproduce.experiments import Plan
 from p3dc.reproduce.run import reproduce
 from p3dc.scoring.device_memory import open_device
+from p3dc.tasks import PileBalance
 
 Base = Annotated[Path, typer.Option(help="Features of the base classes, or their priors as .safetensors.")]
 Way = Annotated[int, typer.Option(help="Classes in a task.")]
@@ -95,6 +96,14 @@ def evaluate(
     unknown: Annotated[
         int, typer.Option(help="Queries of other classes for each task, to measure open-set detection.")
     ] = 0,
+    pile: Annotated[int, typer.Option(help="Unlabelled photos of each task that --auto may learn from.")] = 0,
+    pile_balance: Annotated[
+        str, typer.Option(help="Classes in the pile: equal, one, or the concentration of a Dirichlet distribution.")
+    ] = "equal",
+    pile_unknown: Annotated[float, typer.Option(help="Share of the pile that is of other classes.")] = 0.0,
+    pile_queries: Annotated[
+        str, typer.Option(help="inside: classify the photos of the pile; outside: other photos.")
+    ] = "inside",
     engine: Engine = "local",
     address: Address = None,
     device: DeviceName = None,
@@ -104,7 +113,8 @@ def evaluate(
     """Compare methods on tasks of novel classes.
 
     α and β are those given, or the best on the validation classes, or else the defaults 0 and 0.9. With --auto there is
-    a row that needs neither: it chooses from the base classes and from the support of each task.
+    a row that needs neither: it chooses from the base classes and from the support of each task. With --pile there is
+    another that learns from the unlabelled photos of the task too.
     """
     check_outputs(json=json)
     open_device(device, memory)  # before any of the work is done
@@ -119,6 +129,10 @@ def evaluate(
         n_tasks=tasks,
         seed=seed,
         n_unknown=unknown,
+        n_pile=pile,
+        pile_balance=_balance(pile_balance),
+        pile_unknown=pile_unknown,
+        pile_queries=pile_queries,  # type: ignore[arg-type]
         methods=[*method, "auto"] if auto else method,
         attentions=attention,  # type: ignore[arg-type]
         point=point,
@@ -130,7 +144,8 @@ def evaluate(
     shots = list(dict.fromkeys(shot))
     for features in (tested, *others.values()):
         for n_shot in shots:  # before any of the work is done
-            Drawing(way, n_shot, query, seed, unknown if features is tested else 0).on(features)(range(1))
+            drawn = {name: getattr(plan, name) for name in DRAWN_FOR_NOVEL} if features is tested else {}
+            Drawing(way, n_shot, query, seed, **drawn).on(features)(range(1))
     priors = _priors_of(known)
     results = []
     with engine_of(engine, address) as on_ray:
@@ -141,7 +156,9 @@ def evaluate(
             with bar(report.shots(n_shot)) as progress:
                 results.append(run_plan(plan, n_shot, **sets, **where, progress=progress))
     console = screen()
-    setting = f"{way} ways, {query} queries a class, {tasks:,} tasks, 95 % intervals"
+    piles = f"piles of {pile} photos ({pile_balance}, {100 * pile_unknown:g} % unknown)"
+    asked = [f"{query} queries a class"] * (not pile or pile_queries == "outside") + [piles] * (pile > 0)
+    setting = f"{way} ways, {', '.join(asked)}, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n")
     _print_results(console, results)
     if json is not None:
@@ -282,6 +299,14 @@ def _average(path: Path, on_ray: bool, progress: Progress | None) -> Priors:
     from p3dc.cluster.priors import average
 
     return average(path, progress)
+
+
+def _balance(text: str) -> PileBalance:
+    """Read a balance: a name, or a concentration."""
+    try:
+        return float(text)
+    except ValueError:
+        return text  # type: ignore[return-value]
 
 
 def _executor(on_ray: bool) -> Executor | None:

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 from p3dc._arrays import Progress
 from p3dc._validation import check_count
 from p3dc.errors import InputError
-from p3dc.evaluation.executors import BATCH, Batch, Draw, Drawing, Executor, default_executor
+from p3dc.evaluation.executors import BATCH, Batch, Draw, Drawing, Executor, PileQueries, default_executor
 from p3dc.evaluation.results import BatchResult, Comparison, TaskScores
 from p3dc.evaluation.runners import make_runner
 from p3dc.features import FeatureSet
 from p3dc.scoring.device_memory import Device, Memory, open_device
-from p3dc.tasks import Tasks
+from p3dc.tasks import PileBalance, Tasks
 
 
 def evaluate(
@@ -25,6 +25,10 @@ def evaluate(
     n_tasks: int = 2000,
     seed: int = 0,
     n_unknown: int = 0,
+    n_pile: int = 0,
+    pile_balance: PileBalance = "equal",
+    pile_unknown: float = 0.0,
+    pile_queries: PileQueries = "inside",
     device: str | None = None,
     memory: Memory | None = None,
     progress: Progress | None = None,
@@ -43,6 +47,17 @@ def evaluate(
         As in :func:`sample_tasks`.
     n_unknown : int, default=0
         Queries of classes outside each task, to measure how well they are detected (open set).
+    n_pile : int, default=0
+        Unlabelled photos of each task, none of them in its support or queries. A classifier whose ``fit`` takes
+        ``unlabelled`` learns from them, unless it is wrapped in :class:`p3dc.evaluation.runners.WithoutPile`.
+    pile_balance : {"equal", "one"} or float, default="equal"
+        How the pile spreads over the classes of its task: equally, all in one class, or by a Dirichlet distribution of
+        this concentration.
+    pile_unknown : float, default=0.0
+        Share of the pile that is of classes outside the task.
+    pile_queries : {"inside", "outside"}, default="inside"
+        What is classified: the photos of the pile, unknown ones among them, or the queries, which are not in the pile.
+        A transductive baseline sees only what it classifies.
     device : str, optional
         Where a :class:`P3DCClassifier` runs: "cuda", "cuda:1" or "cpu" with torch, None with NumPy. The predictions
         are the same.
@@ -68,8 +83,9 @@ def evaluate(
     >>> print(evaluate(P3DCClassifier(), features, n_tasks=100))
     86.04 ± 1.17 % (95 % CI, 100 tasks), calibration error 0.025
     """
-    draw = Drawing(n_way, n_shot, n_query, seed, n_unknown).on(features)
-    return _compare(draw, {"": classifier}, features, n_tasks, device, memory, progress, executor).scores[""]
+    drawing = Drawing(n_way, n_shot, n_query, seed, n_unknown, n_pile, pile_balance, pile_unknown, pile_queries)
+    where = (device, memory, progress, executor)
+    return _compare(drawing.on(features), {"": classifier}, features, n_tasks, n_pile > 0, *where).scores[""]
 
 
 def compare(
@@ -82,6 +98,10 @@ def compare(
     n_tasks: int = 2000,
     seed: int = 0,
     n_unknown: int = 0,
+    n_pile: int = 0,
+    pile_balance: PileBalance = "equal",
+    pile_unknown: float = 0.0,
+    pile_queries: PileQueries = "inside",
     device: str | None = None,
     memory: Memory | None = None,
     progress: Progress | None = None,
@@ -93,7 +113,8 @@ def compare(
     ----------
     classifiers : mapping from name to classifier, or sequence of classifiers
         The members of a sequence are named after their classes.
-    features, n_way, n_shot, n_query, n_tasks, seed, n_unknown, device, memory, progress, executor
+    features, n_way, n_shot, n_query, n_tasks, seed, n_unknown, n_pile, pile_balance, pile_unknown, \
+    pile_queries, device, memory, progress, executor
         As in :func:`evaluate`.
 
     Returns
@@ -117,8 +138,9 @@ def compare(
     named = classifiers if isinstance(classifiers, Mapping) else _by_class_name(classifiers)
     if not named:
         raise InputError("there are no classifiers to compare. Give at least one.")
-    draw = Drawing(n_way, n_shot, n_query, seed, n_unknown).on(features)
-    return _compare(draw, named, features, n_tasks, device, memory, progress, executor)
+    drawing = Drawing(n_way, n_shot, n_query, seed, n_unknown, n_pile, pile_balance, pile_unknown, pile_queries)
+    where = (device, memory, progress, executor)
+    return _compare(drawing.on(features), named, features, n_tasks, n_pile > 0, *where)
 
 
 class Sampler(Protocol):
@@ -146,6 +168,7 @@ def _compare(
     classifiers: Mapping[str, Any],
     features: FeatureSet,
     n_tasks: int,
+    with_pile: bool = False,
     device: str | None = None,
     memory: Memory | None = None,
     progress: Progress | None = None,
@@ -154,14 +177,14 @@ def _compare(
     check_count("n_tasks", n_tasks, 1)
     place = open_device(device, memory)
     run = executor or default_executor(place)
-    results = list(run(draw, partial(_make_runners, classifiers, features, place), n_tasks, progress))
+    results = list(run(draw, partial(_make_runners, classifiers, features, place, with_pile), n_tasks, progress))
     return Comparison({name: TaskScores.from_batches([batch[name] for batch in results]) for name in classifiers})
 
 
 def _make_runners(
-    classifiers: Mapping[str, Any], features: FeatureSet, device: Device | None
+    classifiers: Mapping[str, Any], features: FeatureSet, device: Device | None, with_pile: bool
 ) -> Callable[[Batch], dict[str, BatchResult]]:
-    runners = {name: make_runner(classifier, features, device) for name, classifier in classifiers.items()}
+    runners = {name: make_runner(classifier, features, device, with_pile) for name, classifier in classifiers.items()}
     return lambda batch: {name: runner(batch) for name, runner in runners.items()}
 
 

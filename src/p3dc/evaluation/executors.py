@@ -8,12 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from p3dc._arrays import Progress, Rows
+import numpy as np
+
+from p3dc._arrays import Labels, Progress, Rows
+from p3dc._validation import check_count
+from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.scoring.device_memory import Device
-from p3dc.tasks import BLOCK, Tasks, TaskSampler
+from p3dc.tasks import BLOCK, PileBalance, Piles, Tasks, TaskSampler
 
 Result = TypeVar("Result")
 
@@ -21,11 +25,33 @@ BATCH = 100
 """Tasks that are run together, so that memory does not grow with their number."""
 
 
+PileQueries = Literal["inside", "outside"]
+"""Whether the photos of the pile are classified, or queries that are not in it."""
+
+
 class Batch(NamedTuple):
-    """Some tasks and, for an open-set evaluation, rows of classes outside each of them, (T, n_unknown)."""
+    """Some tasks, perhaps with queries of classes outside each of them, (T, n_unknown), and a pile of photos for each.
+
+    Where ``inside`` is set, the photos of the pile take the place of the queries.
+    """
 
     tasks: Tasks
     unknown: Rows | None = None
+    piles: Piles | None = None
+    inside: bool = False
+
+    def queries(self) -> tuple[Rows, Labels]:
+        """Return the rows to classify and their classes within each task, -1 for unknowns, (T, Q) each.
+
+        Each task has the same number of unknowns.
+        """
+        if self.inside and self.piles is not None:
+            return self.piles.rows, self.piles.classes
+        n_tasks, n_way, n_query = self.tasks.queries.shape
+        unknown = np.empty((n_tasks, 0), dtype=np.int64) if self.unknown is None else self.unknown
+        own = np.repeat([*range(n_way), -1], [n_query] * n_way + [unknown.shape[1]])
+        rows = np.concatenate([self.tasks.queries.reshape(n_tasks, -1), unknown], axis=1)
+        return rows, np.broadcast_to(own, rows.shape)
 
 
 Draw = Callable[[range], Batch]
@@ -37,24 +63,55 @@ MakeRunner = Callable[[], Callable[[Batch], Result]]
 
 @dataclass(frozen=True)
 class Drawing:
-    """How tasks are drawn: the parameters of :func:`p3dc.sample_tasks`, and queries of classes outside each task."""
+    """How tasks are drawn: by the parameters of :func:`p3dc.evaluate`.
+
+    ``pile_unknown_classes`` limits the number of classes that the unknown photos of a pile are of.
+    """
 
     n_way: int
     n_shot: int
     n_query: int
     seed: int
     n_unknown: int = 0
+    n_pile: int = 0
+    pile_balance: PileBalance = "equal"
+    pile_unknown: float = 0.0
+    pile_queries: PileQueries = "inside"
+    pile_unknown_classes: int | None = None
 
     def on(self, features: FeatureSet) -> Draw:
         """Return the function that draws tasks of these classes by their numbers."""
+        check_count("n_pile", self.n_pile, 0)
+        if self.pile_queries not in ("inside", "outside"):
+            raise InputError(f"pile_queries is {self.pile_queries!r}. Choose inside or outside.")
+        if self.inside and self.n_unknown:
+            raise InputError("n_unknown adds queries outside the pile. Set pile_unknown to have unknowns inside it.")
         options = {"n_way": self.n_way, "n_shot": self.n_shot, "n_query": self.n_query, "seed": self.seed}
         sampler = TaskSampler(features.labels, **options, class_names=features.class_names)
-        return partial(_draw, sampler, self.n_unknown)
+        return partial(self._draw, sampler)
 
+    @property
+    def inside(self) -> bool:
+        """Whether the photos of a pile are classified."""
+        return self.n_pile > 0 and self.pile_queries == "inside"
 
-def _draw(sampler: TaskSampler, n_unknown: int, numbers: range) -> Batch:
-    tasks = sampler.draw(len(numbers), numbers.start)
-    return Batch(tasks, sampler.unknown_queries(tasks, n_unknown, numbers.start) if n_unknown else None)
+    def _draw(self, sampler: TaskSampler, numbers: range) -> Batch:
+        tasks = sampler.draw(len(numbers), numbers.start)
+        unknown = sampler.unknown_queries(tasks, self.n_unknown, numbers.start) if self.n_unknown else None
+        if not self.n_pile:
+            return Batch(tasks, unknown)
+        piles = sampler.piles(
+            tasks,
+            self.n_pile,
+            balance=self.pile_balance,
+            unknown=self.pile_unknown,
+            n_unknown_classes=self.pile_unknown_classes,
+            start=numbers.start,
+            excluded=unknown,
+        )
+        if self.inside and piles.classes.max() < 0:
+            raise InputError("no photo of the pile is of a class of its task. Lower pile_unknown, or query outside it.")
+        return Batch(tasks, unknown, piles, self.inside)
 
 
 class Executor(Protocol):

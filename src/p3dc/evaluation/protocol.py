@@ -10,17 +10,20 @@ from p3dc.baselines.registry import METHODS, Sources
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
 from p3dc.evaluation.evaluate import compare, evaluate
-from p3dc.evaluation.executors import Executor, step_progress
+from p3dc.evaluation.executors import Executor, PileQueries, step_progress
 from p3dc.evaluation.results import Comparison
+from p3dc.evaluation.runners import WithoutPile
 from p3dc.evaluation.search import SearchResult, search
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.priors.prototypes import Priors
 from p3dc.scoring.device_memory import Memory
+from p3dc.tasks import PileBalance
 
 KEYS = (*METHODS, "p3dc", "auto")
 DEFAULT_METHODS = ("nn", "l2n", "cl2n", "p3dc")
-AUTO_ROW = "P3DC (auto)"
+AUTO_ROW, PILE_ROW = "P3DC (auto)", "P3DC (auto, pile)"
+DRAWN_FOR_NOVEL = ("n_unknown", "n_pile", "pile_balance", "pile_unknown", "pile_queries")
 DEFAULT_WEIGHTS = (0.0, 0.9)
 """α and β of the paper's method where there are no classes to choose them on."""
 
@@ -73,6 +76,9 @@ class EvaluationPlan:
     n_way, n_query, n_tasks, seed : int
     n_unknown : int
         Queries of classes outside each task.
+    n_pile, pile_balance, pile_unknown, pile_queries
+        Unlabelled photos of each task, as in :func:`p3dc.evaluate`. With a pile, "auto" has one row that learns from it
+        and one that does not; "p3dc" does not.
     methods : sequence of str
         Keys of :data:`p3dc.baselines.registry.METHODS`, "p3dc" (fixed weights) and "auto" (adaptive weights).
     attentions : sequence of str
@@ -88,6 +94,10 @@ class EvaluationPlan:
     n_tasks: int = 2000
     seed: int = 0
     n_unknown: int = 0
+    n_pile: int = 0
+    pile_balance: PileBalance = "equal"
+    pile_unknown: float = 0.0
+    pile_queries: PileQueries = "inside"
     methods: Sequence[str] = DEFAULT_METHODS
     attentions: Sequence[Attention] = ("raw",)
     point: tuple[float, float] | None = None
@@ -138,8 +148,10 @@ def run_plan(
     for key in dict.fromkeys(plan.methods):
         if key == "auto":
             shared = {name: value for name, value in plan.settings.items() if name == "n_nearest"}
-            classifiers[AUTO_ROW] = P3DCClassifier(priors, **shared)
-            choices[AUTO_ROW] = Choice(None, None, "chosen for each task")
+            auto = P3DCClassifier(priors, **shared)
+            rows = {AUTO_ROW: WithoutPile(auto)} | ({PILE_ROW: auto} if plan.n_pile else {})
+            classifiers |= rows
+            choices |= dict.fromkeys(rows, Choice(None, None, "chosen for each task"))
             continue
         if key != "p3dc":
             classifiers[METHODS[key].name] = METHODS[key].build(sources)
@@ -155,8 +167,9 @@ def run_plan(
                 part = step_progress(progress, step, n_steps)
                 found = search(priors, validation, **drawing, **where, **tuned, progress=part)
                 point, origin = (found.best.alpha, found.best.beta), "chosen on the validation classes"
-            classifiers[row] = classifier.set_params(alpha=point[0], beta=point[1])
+            classifiers[row] = WithoutPile(classifier.set_params(alpha=point[0], beta=point[1]))
             choices[row] = Choice(*point, origin, found)
     last = step_progress(progress, n_steps - 1, n_steps)
-    comparison = compare(classifiers, novel, **drawing, **where, n_unknown=plan.n_unknown, progress=last)
+    drawing |= {name: getattr(plan, name) for name in DRAWN_FOR_NOVEL}
+    comparison = compare(classifiers, novel, **drawing, **where, progress=last)
     return EvaluationResult(n_shot, comparison, choices)

@@ -11,6 +11,9 @@ from p3dc.confidence.metrics import Reliability
 Counts = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
 
+LOSS = 0.05
+"""How much worse a classifier is in a task that it has lost."""
+
 
 def half_width(values: Values) -> float:
     """Compute half the width of the 95 % interval of a mean; NaN for a single value."""
@@ -130,12 +133,15 @@ class Difference:
         Mean over the tasks of the accuracy of the first minus that of the second.
     interval : float
         Half the width of the 95 % interval of the mean.
+    lost : float
+        Share of the tasks in which the first is worse by more than five points.
     """
 
     name: str
     reference: str
     mean: float
     interval: float
+    lost: float = float("nan")
 
     def __str__(self) -> str:
         return f"{self.name} − {self.reference}: {points(self.mean, self.interval)} points (95 % CI, paired)"
@@ -154,7 +160,9 @@ class Comparison:
 
     def difference(self, name: str, reference: str) -> Difference:
         """Compare two of the classifiers task by task."""
-        return Difference(name, reference, *paired_difference(self.scores[name], self.scores[reference]))
+        one, two = self.scores[name], self.scores[reference]
+        lost = float(np.mean(two.accuracy - one.accuracy > LOSS + 1e-9))  # five points are not more than five
+        return Difference(name, reference, *paired_difference(one, two), lost)
 
     @property
     def differences(self) -> list[Difference]:

@@ -1,14 +1,16 @@
 """Runners: how each kind of classifier is run on a batch of tasks, by the fastest way that it has."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
-from p3dc._arrays import Floats, Labels, as_numpy
+from p3dc._arrays import Array, Floats, Labels, as_numpy
 from p3dc.baselines.contract import TaskMethod
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.confidence.metrics import Reliability, area_under_roc
@@ -19,16 +21,29 @@ from p3dc.evaluation.results import BatchResult
 from p3dc.features import FeatureSet
 from p3dc.scoring.device_memory import Device
 from p3dc.scoring.task_scorer import TaskScorer, task_scorer
-from p3dc.tasks import Tasks
+from p3dc.tasks import Piles, Tasks
 
 Runner = Callable[[Batch], BatchResult]
 
 CHUNK_BYTES = 2**26  # the features of tasks that are learned together
 
 
-def make_runner(classifier: Any, features: FeatureSet, device: Device | None = None) -> Runner:
-    """Choose how a classifier is run: all tasks at once, some at a time, or one by one."""
-    if type(classifier) is P3DCClassifier:
+@dataclass(frozen=True, eq=False)
+class WithoutPile:
+    """A classifier that learns only from the support of each task, to compare with one that learns from its pile."""
+
+    classifier: Any
+
+
+def make_runner(classifier: Any, features: FeatureSet, device: Device | None = None, with_pile: bool = False) -> Runner:
+    """Choose how a classifier is run: all tasks at once, some at a time, or one by one.
+
+    Where tasks come with a pile, a classifier whose ``fit`` takes ``unlabelled`` learns from it, one task at a time.
+    """
+    if isinstance(classifier, WithoutPile):
+        return make_runner(classifier.classifier, features, device, with_pile=False)
+    learns_pile = with_pile and has_fit_parameter(classifier, "unlabelled")
+    if type(classifier) is P3DCClassifier and not learns_pile:
         scorer = task_scorer(features.features, classifier.priors, classifier.settings, device=device)
         return partial(_run_p3dc, classifier, scorer)
     rows = features.features
@@ -36,21 +51,29 @@ def make_runner(classifier: Any, features: FeatureSet, device: Device | None = N
         rows = rows.astype(np.float32)
     if isinstance(classifier, TaskMethod):
         return partial(_run_task_method, classifier, rows)
-    return partial(_run_one_by_one, clone(classifier, safe=False), rows)
+    copy = clone(classifier, safe=False)
+    if learns_pile and isinstance(copy, P3DCClassifier):
+        copy.set_params(reject=None)
+    return partial(_run_with_pile if learns_pile else _run_one_by_one, copy, rows)
 
 
 def _run_p3dc(classifier: P3DCClassifier, scorer: TaskScorer, batch: Batch) -> BatchResult:
-    tasks, unknown = batch
-    own = _query_classes(tasks)
+    tasks = batch.tasks
     temperature = classifier.temperature_for(tasks.support.shape[2])
+    if batch.inside:
+        rows, own = batch.queries()
+        scores = scorer.scores(Tasks(tasks.classes, tasks.support, rows[:, None]))[:, 0]
+        largest, confidence, predicted = _read(scores, temperature)
+        return _measure(own, predicted, confidence, largest)
+    own = _query_classes(tasks)
     parts: list[tuple[Floats, ...]] = []
     right = scorer.correct(tasks, watch=lambda _, scores: parts.append(_read(scores[..., 0].mT, temperature)))
     largest, confidence, predicted = (np.concatenate(each) for each in zip(*parts, strict=True))
     reliability = Reliability()
     reliability.add(confidence.ravel(), (predicted == own).ravel())
     auroc = None
-    if unknown is not None:
-        scores = scorer.scores(Tasks(tasks.classes, tasks.support, unknown[:, None]))[:, 0]
+    if batch.unknown is not None:
+        scores = scorer.scores(Tasks(tasks.classes, tasks.support, batch.unknown[:, None]))[:, 0]
         auroc = area_under_roc(largest, scores.max(axis=-1))
     return BatchResult(right[:, 0] / len(own), auroc, reliability)
 
@@ -63,42 +86,65 @@ def _read(scores: Any, temperature: float) -> tuple[Floats, ...]:
 
 
 def _run_task_method(classifier: TaskMethod, rows: Floats, batch: Batch) -> BatchResult:
-    tasks, unknown = batch
-    n_tasks, n_way, n_shot = tasks.support.shape
-    labels, own = np.repeat(np.arange(n_way), n_shot), _query_classes(tasks)
-    queries = tasks.queries.reshape(n_tasks, -1)
-    if unknown is not None:
-        queries = np.concatenate([queries, unknown], axis=1)
+    support, (queries, own) = batch.tasks.support, batch.queries()
+    n_tasks, n_way, n_shot = support.shape
+    labels = np.repeat(np.arange(n_way), n_shot)
     size = max(1, CHUNK_BYTES // (rows.itemsize * rows.shape[1] * (len(labels) + queries.shape[1])))
     parts = []
     for start in range(0, n_tasks, size):
         chunk = slice(start, start + size)
-        state = classifier.learn_tasks(rows[tasks.support[chunk].reshape(-1, len(labels))], labels)
+        state = classifier.learn_tasks(rows[support[chunk].reshape(-1, len(labels))], labels)
         parts.append(classifier.score_tasks(state, rows[queries[chunk]]))
     scores = np.concatenate(parts)
-    right = (scores[:, : len(own)].argmax(axis=-1) == own).sum(axis=-1)
-    largest = scores.max(axis=-1)
-    auroc = None if unknown is None else area_under_roc(largest[:, : len(own)], largest[:, len(own) :])
-    return BatchResult(right / len(own), auroc)
+    return _measure(own, scores.argmax(axis=-1), largest=scores.max(axis=-1))
+
+
+def _run_with_pile(classifier: Any, rows: Floats, batch: Batch) -> BatchResult:
+    """Fit a classifier to the support and the pile of each task."""
+    piles: Piles = batch.piles  # type: ignore[assignment]
+    _, n_way, n_shot = batch.tasks.support.shape
+    labels, (queries, own) = np.repeat(np.arange(n_way), n_shot), batch.queries()
+    parts: list[tuple[Any, ...]] = []
+    for support, pile, asked in zip(batch.tasks.support, piles.rows, queries, strict=True):
+        classifier.fit(rows[support.ravel()], labels, unlabelled=rows[pile])
+        probability = classifier.transduction_proba_ if batch.inside else classifier.predict_proba(rows[asked])
+        predicted = classifier.transduction_ if batch.inside else probability.argmax(axis=1)
+        parts.append((predicted, probability.max(axis=1)))
+        if own.min() < 0:
+            parts[-1] += (classifier.score_samples(rows[asked]),)
+    return _measure(own, *(np.stack(part) for part in zip(*parts, strict=True)))
 
 
 def _run_one_by_one(classifier: Any, rows: Floats, batch: Batch) -> BatchResult:
-    tasks = batch.tasks
-    _, n_way, n_shot = tasks.support.shape
-    labels, own = np.repeat(np.arange(n_way), n_shot), _query_classes(tasks)
-    accuracy = []
-    for support, queries in zip(tasks.support, tasks.queries, strict=True):
+    _, n_way, n_shot = batch.tasks.support.shape
+    labels, (queries, own) = np.repeat(np.arange(n_way), n_shot), batch.queries()
+    found = np.full(own.shape, -1)
+    for i, (support, known) in enumerate(zip(batch.tasks.support, own >= 0, strict=True)):
         classifier.fit(rows[support.ravel()], labels)
-        predicted = np.asarray(classifier.predict(rows[queries.ravel()]))
-        if predicted.shape == (len(own), 1):
+        predicted = np.asarray(classifier.predict(rows[queries[i, known]]))
+        if predicted.shape == (known.sum(), 1):
             predicted = predicted[:, 0]
-        if predicted.shape != own.shape or not np.isin(predicted, labels).all():
+        if predicted.shape != (known.sum(),) or not np.isin(predicted, labels).all():
             raise InputError(
-                f"{type(classifier).__name__} predicts shape {predicted.shape} of {predicted.dtype} for {len(own)} "
+                f"{type(classifier).__name__} predicts shape {predicted.shape} of {predicted.dtype} for {known.sum()} "
                 "queries. It must give each of them one of the labels that it was fitted to."
             )
-        accuracy.append(np.count_nonzero(predicted == own) / len(own))
-    return BatchResult(np.array(accuracy))
+        found[i, known] = predicted
+    return _measure(own, found)
+
+
+def _measure(
+    own: Labels, predicted: Array, confidence: Floats | None = None, largest: Floats | None = None
+) -> BatchResult:
+    """Compare predictions with the classes of queries, -1 for unknowns, (T, Q) each."""
+    n_tasks, known, right = len(own), own >= 0, predicted == own
+    auroc = reliability = None
+    if confidence is not None:
+        reliability = Reliability()
+        reliability.add(confidence[known], right[known])
+    if largest is not None and not known.all():
+        auroc = area_under_roc(largest[known].reshape(n_tasks, -1), largest[~known].reshape(n_tasks, -1))
+    return BatchResult(right[known].reshape(n_tasks, -1).mean(axis=1), auroc, reliability)
 
 
 def _query_classes(tasks: Tasks) -> Labels:
