@@ -105,14 +105,20 @@ class CalibratedSupport:
         blocks = (queries[start : start + size] for start in range(0, len(queries), size))
         return array_namespace(queries).concat([self.cosines_of(self.transform(block)) for block in blocks])
 
-    def cosines_of(self, transformed: Array) -> Array:
-        """Score every class for queries in the space of the support, (Q, D) -> (Q, N)."""
+    def cosines_of(self, transformed: Array, own_weights: Array | None = None) -> Array:
+        """Score every class for queries in the space of the support, (Q, D) -> (Q, N).
+
+        ``own_weights``, (Q, N), are the weights of unlabelled rows in the prototypes, whose own part is then left out.
+        """
         by_class, present = self._by_class
         if self.refinement is None:
             return method.classify(transformed, by_class, present, self.settings.attention)
         attention = method.attention_weights(transformed, by_class, present, self.settings.attention)
         prototypes = method.l2_normalize(method.attentive_prototypes(attention, by_class))
-        return method.cosine_scores(transformed, prototypes + self.refinement.pull[:, None])
+        prototypes = prototypes + self.refinement.pull[:, None]
+        if own_weights is not None:
+            prototypes = prototypes - own_weights.mT[..., None] * transformed
+        return method.cosine_scores(transformed, prototypes)
 
     @cached_property
     def _by_class(self) -> tuple[Array, Mask]:

@@ -33,6 +33,10 @@ MOST_UNLABELLED = 1000
 """How many unlabelled rows prototypes are refined with, at most."""
 
 
+TOGETHER = 100
+"""Unlabelled rows whose own part is left out of the prototypes at a time."""
+
+
 class Scores(NamedTuple):
     """Cosines of queries to the classes, (Q, N), and how surely each query belongs to any of them, (Q,)."""
 
@@ -174,11 +178,16 @@ class FittedClassifier:
         """The scores of the unlabelled rows themselves, with the shares of the classes among them."""
         if self.unlabelled is None:
             raise InputError("there are no unlabelled rows. Fit with unlabelled rows to label them together.")
-        scores, refinement = self.score(as_numpy(self.unlabelled)), self.calibrated.refinement
+        rows, refinement = as_numpy(self.unlabelled), self.calibrated.refinement
+        scores = self.score(rows)
         if refinement is None:
             return scores
+        cosines, sample = scores.cosines.copy(), self._sample
+        for some in np.array_split(np.arange(len(sample)), 1 + len(sample) // TOGETHER):
+            transformed = self.calibrated.transform(rows[sample[some]])
+            cosines[sample[some]] = self.calibrated.cosines_of(transformed, refinement.weights[some])
         shares = self.temperature * np.log(refinement.shares * len(self.classes))
-        return Scores(scores.cosines + shares, scores.known)
+        return Scores(cosines + shares, scores.known)
 
     @cached_property
     def groups(self) -> list[Rows]:

@@ -46,7 +46,9 @@ class Refinement:
     Attributes
     ----------
     pull : array of shape (N, D)
-        What is added to the unit prototype of each class.
+        What is added to the unit prototype of each class: a weighted sum of the rows.
+    weights : array of shape (P, N)
+        The weights of the rows in that sum.
     shares : array of shape (N,)
         Shares of the classes among the unlabelled rows; equal unless the rows are surely unequal.
     groups : array of shape (J, D)
@@ -64,6 +66,7 @@ class Refinement:
     """
 
     pull: Array
+    weights: Array
     shares: Array
     groups: Array
     members: Mask
@@ -125,8 +128,7 @@ def refine(
     belief = 1.0 if equal else even * _ramp(1 - cost * (n_way + 2) / DOUBT, 0.3)
 
     own = opened[:, :n_way]
-    pull = belief * closed.T @ rows / expected_length(held_closed)
-    pull += (1 - belief) * own.T @ rows / expected_length(held)
+    weights = belief * closed / expected_length(held_closed) + (1 - belief) * own / expected_length(held)
     counts = (belief * closed + (1 - belief) * own).sum(axis=0)
     shares = ((counts + SMOOTHING) / (counts.sum() + SMOOTHING * n_way)) ** (0.0 if equal else 1 - even)
     cosines = sums.cosines(opened)
@@ -135,7 +137,8 @@ def refine(
     n_members = members.sum(axis=0)
     inside = (members * cosines[:, n_way:]).sum(axis=0) / np.maximum(n_members, 1)
     return Refinement(
-        pull,
+        weights.T @ rows,
+        weights,
         shares / shares.sum(),
         l2_normalize(opened[:, n_way:].T @ rows),
         members,
