@@ -61,6 +61,15 @@ def test_a_cluster_of_each_class_has_its_mean():
     np.testing.assert_allclose(found.prototypes, expected.prototypes[nearest], rtol=1e-6)
 
 
+def test_hardly_any_cluster_is_a_single_row():
+    rng = np.random.default_rng(0)
+    classes = (
+        rng.standard_gamma(0.5, size=(300, 1, 200)) + 0.2
+    )  # a row is nearer to the mean of all than to most others
+    rows = rng.standard_exponential(size=(300, 10, 200)) * classes
+    assert (Priors.from_unlabelled(rows.reshape(-1, 200)).counts == 1).mean() < 0.05
+
+
 def test_labels_and_the_size_of_batches_change_nothing(base, clusters, monkeypatch):
     monkeypatch.setattr(unlabelled, "SAMPLE_ROWS", 200)  # so that rows are left out
     rng = np.random.default_rng(3)

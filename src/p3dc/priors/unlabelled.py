@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._arrays import Floats, Labels, Progress, row_blocks
+from p3dc._arrays import Floats, Progress, row_blocks
 from p3dc._validation import as_rows, check_count, check_same_width
 from p3dc.errors import InputError
 from p3dc.method import l2_normalize
@@ -14,6 +14,7 @@ from p3dc.priors.sums import ClassSums
 FEWEST, MOST = 8, 1024
 SAMPLE_ROWS = 100 * MOST
 SAMPLE_BYTES = 2**29
+ROUNDS = 20
 
 
 def cluster_number(n_rows: int) -> int:
@@ -25,17 +26,37 @@ def learn_centres(
     batches: Iterable[npt.ArrayLike], n_clusters: int | None = None, seed: int = 0
 ) -> tuple[npt.NDArray[np.float32], int]:
     """Learn the centres of clusters, (K, D), from an even sample of directions; return them and the number of rows."""
-    from sklearn.cluster import MiniBatchKMeans  # slow to import, and not needed to predict
+    from sklearn.cluster import kmeans_plusplus  # slow to import, and not needed to predict
 
     if n_clusters is not None:
         check_count("n_clusters", n_clusters, 1)
-    sample, n_rows = _sample_directions(batches, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    sample, n_rows = _sample_directions(batches, rng)
     number = cluster_number(n_rows) if n_clusters is None else n_clusters
     if number > len(sample):
         raise InputError(f"n_clusters is {number}, but clusters are learned from {len(sample)} rows. Ask for fewer.")
-    model = MiniBatchKMeans(number, random_state=seed, n_init=3, max_iter=60, batch_size=2048)
-    centres: npt.NDArray[np.float32] = model.fit(sample).cluster_centers_
-    return centres, n_rows
+    some = sample[rng.choice(len(sample), min(len(sample), 10 * number), replace=False)]
+    start, _ = kmeans_plusplus(some, number, random_state=seed)
+    return _spherical_k_means(sample, start), n_rows
+
+
+def _spherical_k_means(sample: npt.NDArray[np.float32], centres: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Move each centre to the mean direction of the rows that are most similar to it, some rounds.
+
+    Plain k-means leaves many clusters with a single row: the mean of many rows is short, and so near to all.
+    """
+    for _ in range(ROUNDS):
+        totals = np.zeros_like(centres)
+        for _, block in row_blocks(sample):
+            nearest = (block @ centres.T).argmax(axis=1)
+            order = np.argsort(nearest, kind="stable")
+            present, first = np.unique(nearest[order], return_index=True)
+            totals[present] += np.add.reduceat(block[order], first, axis=0)
+        moved = np.where(totals.any(axis=1, keepdims=True), l2_normalize(totals), centres)
+        if np.array_equal(moved, centres):
+            break
+        centres = moved
+    return centres
 
 
 def sum_clusters(
@@ -48,16 +69,12 @@ def sum_clusters(
     sums, n_done = ClassSums(), 0
     for rows in _with_directions(batches):
         check_same_width(rows, "some rows", centres, "the centres of clusters")
-        sums.add_rows(rows, _nearest_centres(rows, centres), clusters=True)
+        nearest = [(_directions(block) @ centres.T).argmax(axis=1) for _, block in row_blocks(rows)]
+        sums.add_rows(rows, np.concatenate(nearest), clusters=True)
         n_done += len(rows)
         if progress:
             progress(n_done, n_rows)
     return sums
-
-
-def _nearest_centres(rows: Floats, centres: npt.NDArray[np.float32]) -> Labels:
-    halves = np.vecdot(centres, centres) / 2
-    return np.concatenate([(_directions(block) @ centres.T - halves).argmax(axis=1) for _, block in row_blocks(rows)])
 
 
 def _sample_directions(
