@@ -67,7 +67,8 @@ def test_hardly_any_cluster_is_a_single_row():
         rng.standard_gamma(0.5, size=(300, 1, 200)) + 0.2
     )  # a row is nearer to the mean of all than to most others
     rows = rng.standard_exponential(size=(300, 10, 200)) * classes
-    assert (Priors.from_unlabelled(rows.reshape(-1, 200)).counts == 1).mean() < 0.05
+    found = Priors.from_unlabelled(rows.reshape(-1, 200), n_clusters=300)
+    assert (found.counts == 1).sum() <= 3  # of plain mini-batch k-means, 13
 
 
 def test_labels_and_the_size_of_batches_change_nothing(base, clusters, monkeypatch):
