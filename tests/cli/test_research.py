@@ -180,6 +180,25 @@ def test_priors_are_built_and_merged_and_serve_as_base(p3dc, files, tmp_path, ba
     assert p3dc("evaluate", "--base", merged, "--novel", files["novel"], "--query", 5, "--tasks", 5)[0] == 0
 
 
+def test_priors_of_unlabelled_features_are_clusters_that_merge_and_serve_as_base(p3dc, files, tmp_path, base, priors):
+    halves = [tmp_path / "one.parquet", tmp_path / "two.npz"]
+    for path, rows in zip(halves, np.array_split(np.arange(len(base)), 2), strict=True):
+        FeatureSet(base.features[rows], base.labels[rows], base.class_names).save(path)
+    out, labelled, merged = (tmp_path / f"{name}.safetensors" for name in ("clusters", "labelled", "merged"))
+    status, output, _ = p3dc("priors", *halves, "--unlabelled", "--out", out)
+    assert (status, "Priors(19 clusters, 24 features) from 360 rows" in output) == (0, True)
+    expected = Priors.from_unlabelled(base)
+    np.testing.assert_allclose(Priors.load(out).prototypes, expected.prototypes, rtol=1e-6)
+    assert Priors.load(out).geometry.tightness == pytest.approx(expected.geometry.tightness, rel=1e-6)
+    priors.save(labelled)
+    status, output, _ = p3dc("priors", labelled, out, "--out", merged)
+    assert (status, "Priors(12 base classes, 19 clusters, 24 features)" in output) == (0, True)
+    assert p3dc("evaluate", "--base", merged, "--novel", files["novel"], "--query", 5, "--tasks", 5, "--auto")[0] == 0
+    status, _, errors = p3dc("priors", labelled, "--unlabelled", "--out", merged)
+    assert status == 2
+    assert errors == f"p3dc: {labelled} holds priors, which have no rows to cluster. Merge them without --unlabelled.\n"
+
+
 def test_the_geometry_of_merged_priors_is_learned_once(p3dc, tmp_path, base, monkeypatch):
     for i in (0, 1):
         FeatureSet(base.features[i::2], base.labels[i::2], base.class_names).save(tmp_path / f"{i}.parquet")

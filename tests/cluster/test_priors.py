@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from p3dc import FeatureSet, Priors
-from p3dc.cluster.priors import average
+from p3dc.cluster.priors import average, average_unlabelled
 from p3dc.errors import InputError
 from p3dc.features import stream_features
 
@@ -44,6 +44,17 @@ def test_priors_are_those_of_one_process(two_workers, parts):
     assert len(calls) == 8
     assert calls == sorted(calls)
     assert calls[-1] == (20, 20)
+
+
+@pytest.mark.ray
+def test_clusters_are_those_of_one_process(two_workers, parts):
+    found = average_unlabelled([parts])
+    expected = Priors.from_unlabelled(lambda: (rows for rows, _, _ in stream_features(parts)))
+    assert found.class_names == expected.class_names
+    assert found.clusters.all()
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    np.testing.assert_allclose(found.prototypes, expected.prototypes, rtol=1e-12)
+    assert found.geometry.tightness == pytest.approx(expected.geometry.tightness, rel=1e-9)
 
 
 @pytest.mark.ray

@@ -263,17 +263,23 @@ def reproduce_command(
 def priors_command(
     features: Annotated[list[Path], typer.Argument(help="Features of base classes, or priors to merge.")],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
+    unlabelled: Annotated[
+        bool, typer.Option("--unlabelled", help="Ignore labels, and average clusters of all rows instead.")
+    ] = False,
     engine: Engine = "local",
     address: Address = None,
     json: JsonFile = None,
 ) -> None:
-    """Average the features of each base class; several files are merged."""
+    """Average the features of each base class, or of clusters of photos without labels; several files are merged."""
     check_outputs(json=json, out=out)
     if out.suffix != ".safetensors":
         raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
     with engine_of(engine, address) as on_ray, bar("parts" if on_ray else "rows") as progress:
-        steps = (step_progress(progress, step, len(features)) for step in range(len(features)))
-        priors = Priors.merge(_average(path, on_ray, step) for path, step in zip(features, steps, strict=True))
+        if unlabelled:
+            priors = _average_unlabelled(features, on_ray, progress)
+        else:
+            steps = (step_progress(progress, step, len(features)) for step in range(len(features)))
+            priors = Priors.merge(_average(path, on_ray, step) for path, step in zip(features, steps, strict=True))
     priors.save(out)
     rows = 0 if priors.counts is None else int(priors.counts.sum())
     screen().print(f"{priors} from {rows:,} rows, written to {out}")
@@ -307,6 +313,21 @@ def _balance(text: str) -> PileBalance:
         return float(text)
     except ValueError:
         return text  # type: ignore[return-value]
+
+
+def _average_unlabelled(paths: list[Path], on_ray: bool, progress: Progress | None) -> Priors:
+    """Average clusters of the rows of all files, without holding them all."""
+    for path in paths:
+        if path.suffix == ".safetensors":
+            raise InputError(f"{path} holds priors, which have no rows to cluster. Merge them without --unlabelled.")
+    if on_ray:
+        from p3dc.cluster.priors import average_unlabelled
+
+        return average_unlabelled(paths, progress)
+    steps = (step_progress(progress, step, 2 * len(paths)) for step in range(2 * len(paths)))  # there are two passes
+    return Priors.from_unlabelled(
+        lambda: (rows for path in paths for rows, _, _ in stream_features(path, progress=next(steps)))
+    )
 
 
 def _executor(on_ray: bool) -> Executor | None:

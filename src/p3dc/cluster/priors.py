@@ -1,15 +1,20 @@
 """Priors from the sums of parts, on a Ray cluster."""
 
 import os
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from p3dc._arrays import Progress
 from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
 from p3dc.features import feature_parts, stream_features
 from p3dc.priors.prototypes import Priors
 from p3dc.priors.sums import ClassSums
+from p3dc.priors.unlabelled import learn_centres, sum_clusters
 
 JOINED = 8
 """Sums that a process joins, and so holds, at once."""
@@ -32,11 +37,26 @@ def average(path: str | os.PathLike[str], progress: Progress | None = None) -> P
     Priors
         Those of :meth:`Priors.from_batches`, up to rounding.
     """
+    return Priors.from_sums(_sum_parts([path], None, progress))
+
+
+def average_unlabelled(paths: Sequence[str | os.PathLike[str]], progress: Progress | None = None) -> Priors:
+    """Average clusters of all rows, whatever their labels: those of :meth:`Priors.from_unlabelled`, up to rounding.
+
+    The centres are learned in this process, from a sample of all rows; the rows of each cluster are summed on the
+    connected Ray cluster as :func:`average` sums those of classes.
+    """
+    centres, _ = learn_centres(rows for path in paths for rows, _, _ in stream_features(path))
+    return Priors.from_sums(_sum_parts(paths, load_ray().put(centres), progress))
+
+
+def _sum_parts(paths: Sequence[str | os.PathLike[str]], centres: Any, progress: Progress | None) -> ClassSums:
+    """Sum the rows of each class, or of each cluster where there are centres."""
     ray = load_ray()
-    parts = [part.absolute() for part in feature_parts(path)]
+    parts = [part.absolute() for path in paths for part in feature_parts(path)]
     n_shares = min(len(parts), SHARES * n_workers())
     bounds = [len(parts) * share // n_shares for share in range(n_shares + 1)]
-    pending = [on_one_core(_sum).remote(parts[start:stop]) for start, stop in pairwise(bounds)]
+    pending = [on_one_core(_sum).remote(parts[start:stop], centres) for start, stop in pairwise(bounds)]
     total = _tree(pending)
     with plain_errors():
         for n_done in range(1, n_shares + 1):
@@ -44,7 +64,7 @@ def average(path: str | os.PathLike[str], progress: Progress | None = None) -> P
             if progress:
                 progress(bounds[n_done], len(parts))
         sums: ClassSums = ray.get(total)
-    return Priors.from_sums(sums)
+    return sums
 
 
 def _tree(sums: list[Any]) -> Any:
@@ -54,8 +74,9 @@ def _tree(sums: list[Any]) -> Any:
     return sums[0]
 
 
-def _sum(parts: list[Path]) -> ClassSums:
-    return ClassSums.of_batches((rows, labels) for part in parts for rows, labels, _ in stream_features(part))
+def _sum(parts: list[Path], centres: npt.NDArray[np.float32] | None) -> ClassSums:
+    batches = ((rows, labels) for part in parts for rows, labels, _ in stream_features(part))
+    return ClassSums.of_batches(batches) if centres is None else sum_clusters((rows for rows, _ in batches), centres)
 
 
 def _join(*parts: ClassSums) -> ClassSums:

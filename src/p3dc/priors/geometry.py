@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._arrays import Array, is_tensor, read_only, row_blocks, to_device_of
+from p3dc._arrays import Array, Mask, is_tensor, read_only, row_blocks, to_device_of
 from p3dc.method import l2_normalize
 
 N_AXES = 128
+SCATTERS = ("scatter", "cluster_scatter")
 ALL_THE_SAME = 1e-5  # squared distance of directions that rounding alone can make
 WHITENING = 0.2  # share of the within-class scatter in the whitening covariance; the rest is isotropic
+SHARED = 2.0  # squared tightness over that of clusters; empirical, chosen on validation classes
+TIGHTEST = 0.9  # squared tightness that this factor does not exceed
 NUMBERS = ("rest", "tightness", "spread")
 
 
@@ -30,12 +33,15 @@ class Moments:
     ----------
     lengths : array of shape (B,)
         Mean length of the rows of each class.
-    scatter : array of shape (D, D)
-        Mean outer product of the rows' directions, each weighted by the row's length.
+    scatter : array of shape (D, D), or None
+        Mean outer product of the directions of all rows of labelled classes, each weighted by the row's length.
+    cluster_scatter : array of shape (D, D), or None
+        The same of the rows of clusters, kept apart because clusters are tighter than classes.
     """
 
     lengths: Array
-    scatter: Array
+    scatter: Array | None
+    cluster_scatter: Array | None = None
 
     def __post_init__(self) -> None:
         _protect(self)
@@ -46,9 +52,17 @@ class Moments:
     @classmethod
     def from_arrays(cls, prototypes: Array, arrays: Mapping[str, npt.NDArray[Any]]) -> "Moments":
         """Read the moments of prototypes from named arrays."""
+        square = prototypes.shape[1:] * 2
+        scatters = {name: _of_shape(arrays[name], square) for name in SCATTERS if name in arrays}
         return cls(
-            _of_shape(arrays["lengths"], prototypes.shape[:1]), _of_shape(arrays["scatter"], prototypes.shape[1:] * 2)
+            _of_shape(arrays["lengths"], prototypes.shape[:1]), scatters.get("scatter"), scatters.get("cluster_scatter")
         )
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Take the moments apart: arrays by name."""
+        scatters = {name: getattr(self, name) for name in SCATTERS}
+        known = {name: scatter.astype(np.float32) for name, scatter in scatters.items() if scatter is not None}
+        return {"lengths": self.lengths} | known
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +176,44 @@ def _mean_directions(prototypes: Array, lengths: Array) -> Iterator[tuple[slice,
         yield part, block / lengths[part, None]
 
 
-def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Moments) -> Geometry | str:
-    """Learn the geometry of base classes, or return the reason why there is none."""
+def learn_geometry(
+    prototypes: Array, counts: npt.NDArray[np.int64], moments: Moments, clusters: Mask
+) -> Geometry | str:
+    """Learn the geometry of base classes, or return the reason why there is none.
+
+    It is learned from the labelled classes, and from clusters only where labelled classes have none.
+    """
+    reason = ""
+    for scatter, own, correct in (
+        (moments.scatter, ~clusters, False),
+        (moments.cluster_scatter, clusters, True),
+    ):
+        if scatter is None:
+            continue
+        rows = slice(None) if own.all() else own  # a slice copies nothing
+        found = _learn(prototypes[rows], counts[rows], moments.lengths[rows], scatter)
+        if isinstance(found, str):
+            reason = reason or found
+            continue
+        if not own.all():
+            whitened = whitened_means(prototypes, moments.lengths, found.axes, found.gains, found.rest)
+            found = replace(found, lengths=moments.lengths, prototypes=whitened)
+        return replace(found, tightness=_tightness_of_classes(found.tightness)) if correct else found
+    return reason
+
+
+def _tightness_of_classes(tightness: float) -> float:
+    """Correct a tightness that was learned from clusters.
+
+    k-means joins rows that are alike in anything, so a new sample agrees with its nearest clusters in pose and
+    background too. Sample and clusters seem to agree on the class more than they do, and β would be too large where
+    several shots know the class well. The factor on the squared tightness is empirical.
+    """
+    return float(np.sqrt(max(tightness**2, min(SHARED * tightness**2, TIGHTEST))))
+
+
+def _learn(prototypes: Array, counts: npt.NDArray[np.int64], lengths: Array, scatter: Array) -> Geometry | str:
+    """Learn the geometry of classes from their means and the scatter of their rows."""
     from scipy.linalg import eigh  # slow to import, and not needed to predict
 
     n_base, n_features = prototypes.shape
@@ -172,9 +222,9 @@ def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Mo
         return f"{n_base} base classes are too few"
     if n_rows == n_base:
         return "each base class has one row, which says nothing of how its samples scatter"
-    weights = counts * moments.lengths / (counts @ moments.lengths)
-    within = moments.scatter.copy()
-    for part, means in _mean_directions(prototypes, moments.lengths):
+    weights = counts * lengths / (counts @ lengths)
+    within = scatter.copy()
+    for part, means in _mean_directions(prototypes, lengths):
         within -= (weights[part, None] * means).T @ means
     within *= n_rows / (n_rows - n_base)
     total = np.trace(within)
@@ -189,7 +239,7 @@ def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Mo
 
     axes = columns.T.astype(np.float32).astype(np.float64)  # as precise as a file keeps them
     gains, rest = _gain(variances / level), float(_gain(np.asarray(others / level)))
-    whitened = whitened_means(prototypes, moments.lengths, axes, gains, rest)
+    whitened = whitened_means(prototypes, lengths, axes, gains, rest)
     noise = variances * gains**2
     other_noise = others * rest**2
     within_energy = noise.sum() + (n_features - n_axes) * other_noise
@@ -210,7 +260,7 @@ def learn_geometry(prototypes: Array, counts: npt.NDArray[np.int64], moments: Mo
     apart = ((products**2).sum() - n_base) / (n_base * (n_base - 1))
     stray = other_noise + along / n_base @ (noise - other_noise)
     spread = share * apart + (1 - share) * stray / within_energy
-    return Geometry(axes, gains, rest, float(np.sqrt(share)), float(spread), moments.lengths, whitened)
+    return Geometry(axes, gains, rest, float(np.sqrt(share)), float(spread), lengths, whitened)
 
 
 def _gain(variance: Array) -> Array:

@@ -1,27 +1,29 @@
 """Priors: the prototypes of base classes, and the geometry of their samples."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._arrays import read_only, row_blocks
+from p3dc._arrays import Mask, Progress, read_only, row_blocks
 from p3dc._validation import as_names, as_rows, check_directions
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.io.safetensors import read_arrays, write_arrays
-from p3dc.priors.geometry import Geometry, Moments, learn_geometry
+from p3dc.priors.geometry import SCATTERS, Geometry, Moments, learn_geometry
 from p3dc.priors.sums import ClassSums
+from p3dc.priors.unlabelled import learn_centres, sum_clusters
 
 VERSION = 2
 GEOMETRY = ("lengths", "axes", "gains")
-ARRAYS = ("counts", "scatter", *GEOMETRY)
+ARRAYS = ("counts", "clusters", *SCATTERS, *GEOMETRY)
 PREFIX = "prior_"
-PACKED = tuple(PREFIX + name for name in ("prototypes", "counts", *GEOMETRY))
+PACKED = tuple(PREFIX + name for name in ("prototypes", "counts", "clusters", *GEOMETRY))
 """What the arrays of priors are called in the file of a classifier."""
 
 
@@ -43,6 +45,8 @@ class Priors:
         Learned from the moments where it is not given.
     reason : str, optional
         Why there is none.
+    clusters : array of bool of shape (n_base,), optional
+        Which of the prototypes are of clusters of rows without labels; none by default.
 
     Attributes
     ----------
@@ -69,6 +73,7 @@ class Priors:
     class_names: tuple[str, ...]
     counts: npt.NDArray[np.int64] | None
     moments: Moments | None
+    clusters: Mask
     _given: Geometry | str
 
     def __init__(
@@ -79,6 +84,7 @@ class Priors:
         moments: Moments | None = None,
         geometry: Geometry | None = None,
         reason: str = "they were given as means, without the rows behind them",
+        clusters: npt.ArrayLike | None = None,
     ) -> None:
         means = as_rows(prototypes, "prototypes").astype(np.float64)
         check_directions(means, "prototypes")
@@ -88,7 +94,11 @@ class Priors:
             if counts.shape != (len(means),) or counts.dtype.kind not in "iu" or counts.min() < 1:
                 raise InputError(f"counts must be {len(means)} whole numbers, 1 or more: one for each prototype.")
             counts = read_only(counts.astype(np.int64))
+        which = np.zeros(len(means), dtype=bool) if clusters is None else np.array(clusters)
+        if which.shape != (len(means),) or which.dtype != bool:
+            raise InputError(f"clusters must be {len(means)} of True and False: one for each prototype.")
         object.__setattr__(self, "prototypes", read_only(means))
+        object.__setattr__(self, "clusters", read_only(which))
         object.__setattr__(self, "class_names", names)
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "moments", moments)
@@ -98,7 +108,7 @@ class Priors:
     def _geometry(self) -> Geometry | str:
         if isinstance(self._given, Geometry) or self.counts is None or self.moments is None:
             return self._given
-        return learn_geometry(self.prototypes, self.counts, self.moments)
+        return learn_geometry(self.prototypes, self.counts, self.moments, self.clusters)
 
     @property
     def geometry(self) -> Geometry | None:
@@ -114,7 +124,9 @@ class Priors:
         return len(self.class_names)
 
     def __repr__(self) -> str:
-        return f"Priors({len(self):,} base classes, {self.prototypes.shape[1]:,} features)"
+        n_clusters = int(self.clusters.sum())
+        kinds = {"base classes": len(self) - n_clusters, "clusters": n_clusters, "features": self.prototypes.shape[1]}
+        return f"Priors({', '.join(f'{number:,} {kind}' for kind, number in kinds.items() if number)})"
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():  # unpickled arrays are writable
@@ -142,7 +154,7 @@ class Priors:
     def from_sums(cls, sums: ClassSums) -> "Priors":
         """Average sums of the rows of each class; the classes stand in the order of their sorted labels."""
         sums, labels = sums.in_order()
-        return cls(class_names=[str(label) for label in labels], **sums.means(labels))
+        return cls(class_names=_names(labels, sums.clusters), **sums.means(labels))
 
     @classmethod
     def from_batches(cls, batches: Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]) -> "Priors":
@@ -170,8 +182,48 @@ class Priors:
         return cls.from_sums(ClassSums.of_batches(batches))
 
     @classmethod
+    def from_unlabelled(
+        cls,
+        features: npt.ArrayLike | FeatureSet | Callable[[], Iterable[npt.ArrayLike]],
+        *,
+        n_clusters: int | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> "Priors":
+        """Average clusters of rows that have no labels.
+
+        Parameters
+        ----------
+        features : array of shape (n_rows, n_features), FeatureSet or callable
+            Labels of a set are ignored. A callable returns an iterable of arrays of shape (n, n_features), the same in
+            each of two passes. Memory holds one batch, one sum for each cluster and at most 512 MB of sampled rows.
+        n_clusters : int, optional
+            By default the root of the number of rows, from 8 to 1,024.
+        seed : int, default=0
+        progress : callable, optional
+            Called in the second pass with the number of rows averaged and of all rows.
+
+        Returns
+        -------
+        Priors
+            Its classes are called "cluster 0001" and so on, and ``clusters`` is true for all of them.
+
+        Examples
+        --------
+        >>> from p3dc import Priors
+        >>> Priors.from_unlabelled([[1.0, 0.1], [9.0, 0.0], [0.0, 4.0], [0.1, 1.0]], n_clusters=2)
+        Priors(2 clusters, 2 features)
+        """
+        stream = features if callable(features) else _blocks(features)
+        centres, n_rows = learn_centres(stream(), n_clusters, seed)
+        return cls.from_sums(sum_clusters(stream(), centres, n_rows, progress))
+
+    @classmethod
     def merge(cls, parts: Iterable["Priors"]) -> "Priors":
         """Join priors built from different rows; a class in several parts gets the mean of all its rows.
+
+        Clusters are numbered anew, since equal names of clusters mean nothing. Where there are labelled classes, the
+        geometry is theirs.
 
         Examples
         --------
@@ -182,26 +234,33 @@ class Priors:
         array([[2., 1.]])
         """
         sums = ClassSums()
-        for part in parts:
+        for number, part in enumerate(parts):
             if part.counts is None:
                 raise InputError("priors without counts cannot be merged. Build them with Priors.from_features.")
             lengths = np.full(len(part), np.nan) if part.moments is None else part.counts * part.moments.lengths
-            for name, mean, count, length in zip(
-                part.class_names, part.prototypes, part.counts.tolist(), lengths.tolist(), strict=True
+            labels = [
+                (number, name) if cluster else name
+                for name, cluster in zip(part.class_names, part.clusters.tolist(), strict=True)
+            ]
+            sums.clusters.update(label for label in labels if isinstance(label, tuple))
+            for label, mean, size, length in zip(
+                labels, part.prototypes, part.counts.tolist(), lengths.tolist(), strict=True
             ):
-                sums.add(name, mean * count, count, length)
+                sums.add(label, mean * size, size, length)
             if part.moments is None:
                 sums.drop_geometry(part.reason or "some of them were read from a classifier's file")
-            elif not sums.reason:
-                sums.add_outer(part.moments.scatter * lengths.sum())
-        names = list(sums.counts)
-        return cls(class_names=names, **sums.means(names))
+            else:
+                for kind, name in enumerate(SCATTERS):
+                    if (scatter := getattr(part.moments, name)) is not None:
+                        sums.add_outer(scatter * lengths[part.clusters == kind].sum(), bool(kind))
+        found = list(sums.counts)
+        return cls(class_names=_names(found, sums.clusters), **sums.means(found))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It appears whole or not at all."""
         arrays, facts = self.to_arrays()
         if self.moments is not None:
-            arrays |= {"lengths": self.moments.lengths, "scatter": self.moments.scatter.astype(np.float32)}
+            arrays |= self.moments.to_arrays()
         write_arrays(path, "priors", VERSION, arrays, facts)
 
     @classmethod
@@ -221,6 +280,8 @@ class Priors:
         facts: dict[str, Any] = {"class_names": self.class_names, "geometry": self.reason}
         if self.counts is not None:
             arrays["counts"] = self.counts
+        if self.clusters.any():
+            arrays["clusters"] = self.clusters
         if self.geometry is not None:
             more, facts["geometry"] = self.geometry.to_arrays()
             arrays |= more
@@ -234,11 +295,23 @@ class Priors:
         if reason and "axes" in arrays:
             raise InputError(f"its geometry is damaged ({reason:.40}). Build the priors again.")
         try:
-            moments = Moments.from_arrays(means, arrays) if "scatter" in arrays else None
+            moments = Moments.from_arrays(means, arrays) if arrays.keys() & set(SCATTERS) else None
             geometry = None if reason else Geometry.from_arrays(means, arrays, facts_of_geometry)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"its geometry is damaged ({error}). Build the priors again.") from None
-        return cls(means, facts["class_names"], arrays.get("counts"), moments, geometry, reason)
+        return cls(means, facts["class_names"], arrays.get("counts"), moments, geometry, reason, arrays.get("clusters"))
+
+
+def _blocks(features: npt.ArrayLike | FeatureSet) -> Callable[[], Iterable[npt.ArrayLike]]:
+    rows = features.features if isinstance(features, FeatureSet) else as_rows(features, "features")
+    return lambda: (block for _, block in row_blocks(rows))
+
+
+def _names(labels: Sequence[Any], clusters: set[Any]) -> list[str]:
+    """Name classes by their labels, and clusters by numbers that no class is called."""
+    taken = {str(label) for label in labels if label not in clusters}
+    free = (name for number in count(1) if (name := f"cluster {number:04d}") not in taken)
+    return [next(free) if label in clusters else str(label) for label in labels]
 
 
 def as_priors(priors: Priors | npt.ArrayLike | None) -> Priors | None:

@@ -35,7 +35,8 @@ class ClassSums:
         self.counts: dict[Any, int] = {}
         self.lengths: dict[Any, float] = {}
         self.width: int | None = None
-        self.outer: npt.NDArray[np.float64] | None = None
+        self.clusters: set[Any] = set()
+        self.outer: dict[bool, npt.NDArray[np.float64]] = {}  # of labelled classes and of clusters
         self.reason = ""
 
     @classmethod
@@ -57,13 +58,14 @@ class ClassSums:
         """Add the sums of other rows."""
         for label, total in other.sums.items():
             self.add(label, total, other.counts[label], other.lengths[label])
+        self.clusters |= other.clusters
         if other.reason:
             self.drop_geometry(other.reason)
-        elif other.outer is not None:
-            self.add_outer(other.outer)
+        for clusters, products in other.outer.items():
+            self.add_outer(products, clusters)
 
-    def add_rows(self, rows: Floats, labels: npt.NDArray[Any]) -> None:
-        """Add rows with their labels."""
+    def add_rows(self, rows: Floats, labels: npt.NDArray[Any], *, clusters: bool = False) -> None:
+        """Add rows with their labels, or with the numbers of their clusters."""
         order = np.argsort(labels, kind="stable")
         present, first, sizes = np.unique(labels[order], return_index=True, return_counts=True)
         exact = rows[order].astype(np.float64)
@@ -73,6 +75,8 @@ class ClassSums:
         long = np.add.reduceat(lengths, first)
         for label, total, size, length in zip(present.tolist(), totals, sizes.tolist(), long.tolist(), strict=True):
             self.add(label, total, size, length)
+        if clusters:
+            self.clusters.update(present.tolist())
         if rows.shape[1] > MOST_FEATURES:
             self.drop_geometry(f"{rows.shape[1]:,} features are too many for it, more than {MOST_FEATURES:,}")
         elif lengths.max() > 1e100 or lengths[exact.any(axis=1)].min(initial=1) < 1e-100:
@@ -82,7 +86,7 @@ class ClassSums:
             weighted: Floats = exact / np.sqrt(np.where(lengths > 0, lengths, 1) * longest)[:, None]
             if rows.dtype != np.float64:
                 weighted = weighted.astype(np.float32)
-            self.add_outer(longest * (weighted.T @ weighted).astype(np.float64))
+            self.add_outer(longest * (weighted.T @ weighted).astype(np.float64), clusters)
 
     def add(self, label: Any, total: npt.NDArray[np.float64], size: int, length: float) -> None:
         """Add the sum of some rows of a class, their number and the sum of their lengths."""
@@ -99,11 +103,11 @@ class ClassSums:
         else:
             self.sums[label], self.counts[label], self.lengths[label] = total.copy(), size, length
 
-    def add_outer(self, products: Floats) -> None:
-        """Add the outer products of some rows."""
-        if self.outer is None:
-            self.outer = np.zeros(products.shape)
-        self.outer += products
+    def add_outer(self, products: Floats, clusters: bool) -> None:
+        """Add the outer products of some rows, of labelled classes or of clusters."""
+        if clusters not in self.outer:
+            self.outer[clusters] = np.zeros(products.shape)
+        self.outer[clusters] += products
 
     def drop_geometry(self, reason: str) -> None:
         """Collect no outer products, and remember the reason."""
@@ -118,14 +122,19 @@ class ClassSums:
         return texts
 
     def means(self, labels: Sequence[Any]) -> dict[str, Any]:
-        """Average each class, in a given order: prototypes, counts and moments, or the reason why there are none."""
+        """Average each class, in a given order: what :class:`Priors` is made of."""
         if not labels:
             raise InputError("there are no rows to average. Give at least one.")
+        clusters = np.array([label in self.clusters for label in labels])
         found: dict[str, Any] = {
+            "clusters": clusters,
             "prototypes": np.stack([self.sums[label] / self.counts[label] for label in labels]),
             "counts": np.array([self.counts[label] for label in labels]),
         }
         lengths = np.array([self.lengths[label] for label in labels])
-        if self.reason or self.outer is None or not (lengths > 0).all():
+        if self.reason or not self.outer or not (lengths > 0).all():
             return found | {"reason": self.reason or "some classes have rows of zeros alone"}
-        return found | {"moments": Moments(lengths / found["counts"], self.outer / lengths.sum())}
+        scatters = [
+            self.outer[kind] / lengths[clusters == kind].sum() if kind in self.outer else None for kind in (False, True)
+        ]
+        return found | {"moments": Moments(lengths / found["counts"], *scatters)}
