@@ -17,8 +17,8 @@ from safetensors.numpy import save_file
 from p3dc import ImageClassifier, P3DCClassifier, Priors
 from p3dc.classifier import file
 from p3dc.errors import InputError
-from p3dc.images.classifier import VERSION, identity
 from p3dc.images.examples import Example, labelled, read_examples
+from p3dc.images.model_file import VERSION, identity
 from p3dc.images.sources import list_folder
 from p3dc.io.safetensors import read_arrays, write_arrays
 from tests.conftest import make_features, paper
