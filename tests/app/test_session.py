@@ -28,6 +28,12 @@ def anew(client, point=None, leave_out=None):
     return ImageClassifier(client.project.backbone, examples, priors, reject=state.reject, point=point)
 
 
+def refined(client, point=None):
+    """The same, refined with the photos to be labelled where the point is not set by hand."""
+    found, asked = anew(client, point), [photo.id for photo in client.project.state.to_label]
+    return found.with_unlabelled(features(client, *asked), asked) if point is None else found
+
+
 def features(client, *photos):
     return np.stack([client.project.pictures[identity].features for identity in photos])
 
@@ -55,7 +61,8 @@ def test_labels_at_a_point_are_those_of_a_classifier_at_that_point(serve, base, 
     teach(client)
     colours = [*COLOURS.values(), (240, 240, 240), (100, 100, 30)]
     asked = add(client, None, *(picture(colour, 900 + n) for n, colour in enumerate(colours)))
-    expected = anew(client, point).label(features(client, *asked))
+    classifier = refined(client, point)
+    expected = classifier.label_unlabelled() if point is None else classifier.label(features(client, *asked))
     found = view(client, point)
     assert found["labels"] == [{"id": identity, **facts(each)} for identity, each in zip(asked, expected, strict=True)]
     own = anew(client).calibrated
@@ -107,6 +114,7 @@ def test_a_project_that_is_not_ready_says_what_it_needs(client):
         "auto_point": None,
         "relevance": None,
         "labels": [],
+        "pile": None,
         "map": None,
         "duplicates": [],
         "misfiled": [],
@@ -128,7 +136,7 @@ def test_one_photo_of_each_of_two_classes_is_enough(client):
     add(client, make(client, "two"), picture(COLOURS["teal"]))
     (asked,) = add(client, None, picture(COLOURS["teal"], 3))
     for point in POINTS:
-        expected = anew(client, point).label(features(client, asked))
+        expected = refined(client, point).label(features(client, asked))
         assert view(client, point)["labels"] == [{"id": asked, **facts(expected[0])}]
 
 
@@ -183,7 +191,7 @@ def test_leave_one_out_is_what_the_others_say(taught, point):
 @pytest.mark.parametrize("point", POINTS)
 def test_an_explanation_is_that_of_a_classifier_at_that_point(taught, point):
     asked = taught.asked[3]
-    expected = explain_features(anew(taught, point), features(taught, asked)[0], "asked 3.png", b"")
+    expected = explain_features(refined(taught, point), features(taught, asked)[0], "asked 3.png", b"")
     found = taught.get(f"/v1/photos/{asked}/explanation", params=query(point)).json()
     assert found["name"] == "asked 3.png"
     assert {key: found[key] for key in facts(expected.prediction)} == facts(expected.prediction)
@@ -250,6 +258,7 @@ def test_the_same_image_gets_the_same_label_kept_or_not(taught):
 
 
 def test_moving_the_point_whitens_nothing(taught, base, monkeypatch):
+    view(taught)
     view(taught, POINTS[1])
     taught.get("/v1/leave-one-out", params=query(POINTS[1]))
     whitened = []
@@ -265,7 +274,7 @@ def test_moving_the_point_whitens_nothing(taught, base, monkeypatch):
         assert taught.get("/v1/leave-one-out", params=query(point)).json()["asked"]
     assert whitened == []
     taught.post("/v1/classify", files=files(picture()))
-    assert whitened == [1], "the count sees what is whitened"
+    assert set(whitened) == {1}, "the count sees what is whitened"
 
 
 def test_what_takes_long_is_done_once_for_each_revision(taught, monkeypatch):
