@@ -361,7 +361,7 @@ def test_fit_keeps_unlabelled_photos_for_predict(p3dc, photos, pile, tmp_path):
     status, output, _ = p3dc("predict", out, *new)
     assert status == 0
     plain = ImageClassifier.from_folder(photos)
-    expected = list(plain.label_together([*pile.glob("*/*.png")]).classifier.predict(new))
+    expected = list(plain.label_together(sorted(pile.glob("*/*.png"))).classifier.predict(new))
     assert [row["label"] for row in rows_of(output)] == [found.label for found in expected] == [*COLOURS]
     likely = [float(row["probability"]) for row in rows_of(output)]
     assert likely == pytest.approx([found.probability for found in expected], abs=1e-4)
