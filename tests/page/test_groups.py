@@ -10,6 +10,7 @@ pytestmark = pytest.mark.browser
 
 def test_the_page_says_that_photos_helped_and_a_group_becomes_a_class(examples, visit):
     page = visit(examples)
+    wait_for_labels(page, examples)
     at(page, "ask-input").set_input_files(reds(6))
     expect(at(page, "group")).to_contain_text("6 photos look like one another and like none of your classes.")
     wait_for_labels(page, examples)
