@@ -28,6 +28,12 @@ def anew(client, point=None, leave_out=None):
     return ImageClassifier(client.project.backbone, examples, priors, reject=state.reject, point=point)
 
 
+def refined(client, point=None):
+    """The same, refined with the photos to be labelled where the point is not set by hand."""
+    found, asked = anew(client, point), [photo.id for photo in client.project.state.to_label]
+    return found.with_unlabelled(features(client, *asked), asked) if point is None else found
+
+
 def features(client, *photos):
     return np.stack([client.project.pictures[identity].features for identity in photos])
 
@@ -55,7 +61,8 @@ def test_labels_at_a_point_are_those_of_a_classifier_at_that_point(serve, base, 
     teach(client)
     colours = [*COLOURS.values(), (240, 240, 240), (100, 100, 30)]
     asked = add(client, None, *(picture(colour, 900 + n) for n, colour in enumerate(colours)))
-    expected = anew(client, point).label(features(client, *asked))
+    classifier = refined(client, point)
+    expected = classifier.label_unlabelled() if point is None else classifier.label(features(client, *asked))
     found = view(client, point)
     assert found["labels"] == [{"id": identity, **facts(each)} for identity, each in zip(asked, expected, strict=True)]
     own = anew(client).calibrated
@@ -107,6 +114,7 @@ def test_a_project_that_is_not_ready_says_what_it_needs(client):
         "auto_point": None,
         "relevance": None,
         "labels": [],
+        "pile": None,
         "map": None,
         "duplicates": [],
         "misfiled": [],
@@ -128,7 +136,7 @@ def test_one_photo_of_each_of_two_classes_is_enough(client):
     add(client, make(client, "two"), picture(COLOURS["teal"]))
     (asked,) = add(client, None, picture(COLOURS["teal"], 3))
     for point in POINTS:
-        expected = anew(client, point).label(features(client, asked))
+        expected = refined(client, point).label(features(client, asked))
         assert view(client, point)["labels"] == [{"id": asked, **facts(expected[0])}]
 
 
@@ -183,7 +191,7 @@ def test_leave_one_out_is_what_the_others_say(taught, point):
 @pytest.mark.parametrize("point", POINTS)
 def test_an_explanation_is_that_of_a_classifier_at_that_point(taught, point):
     asked = taught.asked[3]
-    expected = explain_features(anew(taught, point), features(taught, asked)[0], "asked 3.png", b"")
+    expected = explain_features(refined(taught, point), features(taught, asked)[0], "asked 3.png", b"")
     found = taught.get(f"/v1/photos/{asked}/explanation", params=query(point)).json()
     assert found["name"] == "asked 3.png"
     assert {key: found[key] for key in facts(expected.prediction)} == facts(expected.prediction)
@@ -249,7 +257,56 @@ def test_the_same_image_gets_the_same_label_kept_or_not(taught):
             assert shown[key] == (pytest.approx(value) if isinstance(value, float) else value)
 
 
+def test_photos_to_be_labelled_help_and_those_like_no_class_are_grouped(taught):
+    first = view(taught)["pile"]["used"]
+    more = add(taught, None, *(picture(c, 500 + 10 * n + k) for n, c in enumerate(COLOURS.values()) for k in range(4)))
+    assert view(taught)["pile"]["used"] > first > 0
+    others = add(taught, None, *(picture((170, 130, 250), 300 + k) for k in range(5)))
+    found = view(taught)
+    (group,) = found["pile"]["groups"]
+    assert sorted(group) == sorted([taught.asked[3], *others])
+    assert group == refined(taught).groups[0]
+    labels = {each["id"]: each["label"] for each in found["labels"]}
+    assert [labels[identity] for identity in more] == [name for name in COLOURS for _ in range(4)]
+    assert {labels[identity] for identity in group} == {"unknown"}
+    made = make(taught, "violet")
+    for identity in group:
+        taught.patch(f"/v1/photos/{identity}", json={"class": made})
+    assert view(taught)["pile"]["groups"] == []
+
+
+def test_a_point_set_by_hand_and_a_project_without_base_classes_take_no_help(taught, serve):
+    assert view(taught)["pile"] is not None
+    assert view(taught, (0.3, 0.5))["pile"] is None
+    taught.put("/v1/point", json={"alpha": 0.3, "beta": 0.5})
+    assert view(taught)["pile"] is None
+    without = serve(priors="none")
+    teach(without)
+    add(without, None, picture())
+    assert view(without)["pile"] is None
+
+
+def test_a_photo_is_explained_with_the_label_that_it_is_shown_with(taught):
+    add(taught, None, *(picture(COLOURS["teal"], 500 + k) for k in range(9)))
+    for shown in view(taught)["labels"]:
+        found = taught.get(f"/v1/photos/{shown['id']}/explanation").json()
+        assert {key: found[key] for key in shown if key != "id"} == {k: v for k, v in shown.items() if k != "id"}
+        assert found["unknown"] == (found["cosines"][0]["cosine"] < found["unknown_below"])
+
+
+def test_a_model_file_labels_as_the_page_does(taught, tmp_path):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(taught.get("/v1/model").content)
+    model = ImageClassifier.load(path, taught.project.backbone)
+    assert model.unlabelled_keys == tuple(f"asked {n}.png" for n in range(4))
+    image = picture(COLOURS["rust"], 55)
+    (found,) = taught.post("/v1/classify", files=files(image)).json()["predictions"]
+    (new,) = add(taught, None, image)
+    assert {key: found[key] for key in found if key != "name"} == facts(model.label(features(taught, new))[0])
+
+
 def test_moving_the_point_whitens_nothing(taught, base, monkeypatch):
+    view(taught)
     view(taught, POINTS[1])
     taught.get("/v1/leave-one-out", params=query(POINTS[1]))
     whitened = []

@@ -296,6 +296,114 @@ def test_predict_refuses_in_a_sentence(p3dc, photos, network, fitted, tmp_path, 
     assert sentence in errors
 
 
+@pytest.fixture
+def pile(tmp_path):
+    """A folder with five photos of each class and six of another colour."""
+    paint_classes(tmp_path / "pile", n_each=5, first=50)
+    return paint_classes(tmp_path / "pile", n_each=6, colours={"blue": (10, 15, 230)})
+
+
+def test_label_goes_from_two_folders_to_labels_and_groups(p3dc, photos, pile, tmp_path):
+    (pile / "blue" / "bad.png").touch()
+    table, report, model = tmp_path / "labels.csv", tmp_path / "report.json", tmp_path / "model.safetensors"
+    status, output, errors = p3dc("label", photos, pile, "--csv", table, "--json", report, "--save", model)
+    assert status == 0
+    assert errors == f"p3dc: {pile}/blue/bad.png: The file is empty. Fetch it again.\n"
+    rows = rows_of(table.read_text())
+    assert tuple(rows[0]) == (*COLUMNS, "group")
+    kinds = [row["path"].split("/")[-2] for row in rows]
+    assert [row["label"] for row in rows] == ["unknown"] * 6 + [""] + kinds[7:]
+    assert [row["group"] for row in rows] == ["1"] * 6 + [""] * 16
+    facts = json.loads(report.read_text())
+    assert facts["labels"] == {"olive": 5, "rust": 5, "teal": 5, "unknown": 6}
+    assert [entry["path"] for entry in facts["failures"]] == [f"{pile}/blue/bad.png"]
+    (group,) = facts["groups"]
+    assert sorted(group) == [row["path"] for row in rows[:6]]
+    assert output.splitlines() == [
+        f"21 photos labelled in {table}: olive 5, rust 5, teal 5, unknown 6",
+        f"labels of 21 photos refined each other (use {facts['unlabelled_use']:.2f})",
+        f"6 photos look like one another and like none of your classes: {', '.join(group[:3])}, …",
+        f"Model: {model}",
+    ]
+    saved = ImageClassifier.load(model)
+    assert saved.groups == [group]
+    assert [found.label for found in saved.label_unlabelled()] == [row["label"] for row in rows if row["label"]]
+
+
+def test_label_prints_rows_where_no_file_is_wanted(p3dc, photos, pile, network):
+    status, output, errors = p3dc("label", photos, pile, "--backbone", network)
+    assert status == 0
+    assert len(rows_of(output)) == 21
+    first, second = errors.splitlines()
+    assert first.startswith("21 photos labelled: ")
+    assert second == "there are no base classes to compare photos by, so each photo was labelled on its own"
+
+
+def test_with_a_promise_of_equal_classes_nothing_is_grouped_apart(p3dc, photos, tmp_path):
+    new = paint_classes(tmp_path / "new", n_each=5, first=50)
+    status, output, _ = p3dc("label", photos, new, "--equal", "--csv", tmp_path / "labels.csv", "--reject", 0)
+    assert status == 0
+    assert "olive 5, rust 5, teal 5" in output
+    assert "labels of 15 photos refined each other" in output
+
+
+def test_fit_keeps_unlabelled_photos_for_predict(p3dc, photos, pile, tmp_path):
+    out, report = tmp_path / "model.safetensors", tmp_path / "report.json"
+    (pile / "blue" / "bad.png").touch()
+    status, output, errors = p3dc("fit", photos, "--unlabelled", pile, "--out", out, "--json", report)
+    assert status == 0
+    assert errors == f"p3dc: {pile}/blue/bad.png: The file is empty. Fetch it again.\n"
+    assert "labels of 21 photos refined each other (use 0." in output
+    assert "\n6 photos look like one another and like none of your classes: " in output
+    facts = json.loads(report.read_text())
+    assert (0 < facts["unlabelled_use"] < 1, len(facts["groups"])) == (True, 1)
+    new = [paint(tmp_path / f"{name}.png", colour, seed=77) for name, colour in COLOURS.items()]
+    status, output, _ = p3dc("predict", out, *new)
+    assert status == 0
+    plain = ImageClassifier.from_folder(photos)
+    expected = list(plain.label_together(sorted(pile.glob("*/*.png"))).classifier.predict(new))
+    assert [row["label"] for row in rows_of(output)] == [found.label for found in expected] == [*COLOURS]
+    likely = [float(row["probability"]) for row in rows_of(output)]
+    assert likely == pytest.approx([found.probability for found in expected], abs=1e-4)
+    assert likely != pytest.approx([found.probability for found in plain.predict(new)], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["label", "photos"], "Missing argument 'photos'."),
+        (["label", "gone", "pile"], "gone is not a folder"),
+        (["label", "photos", "empty"], "empty holds no images"),
+        (["label", "photos/teal", "pile"], "has no class. Put the photos of each class into a folder."),
+        (["label", "photos", "pile", "--csv", "none/labels.csv"], "none is not a folder. Make it first."),
+        (["label", "photos", "pile", "--save", "model.npz"], "model.npz ends in '.npz'. Models are written as"),
+        (["label", "photos", "pile", "--reject", "2"], "reject is 2.0. It must be a number between 0 and 1"),
+        (["fit", "photos", "--out", "m.safetensors", "--unlabelled", "empty"], "empty holds no images"),
+    ],
+)
+def test_label_refuses_in_a_sentence(p3dc, photos, pile, network, tmp_path, monkeypatch, arguments, sentence):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    status, output, errors = p3dc(*arguments, "--backbone", network)
+    assert (status, output) == (2, "")
+    assert is_one_sentence(errors)
+    assert sentence in errors
+
+
+def test_label_and_fit_fail_where_no_photo_can_be_read(p3dc, photos, network, tmp_path):
+    model = tmp_path / "model.safetensors"
+    for command, kind in (
+        (["label", photos, tmp_path / "a.jpg", "--save", model], ""),
+        (["fit", photos, "--unlabelled", tmp_path / "a.jpg", "--out", model], "unlabelled "),
+    ):
+        status, _, errors = p3dc(*command, "--backbone", network)
+        assert status == 2
+        last = f"p3dc: none of the 1 {kind}photos could be read. Look at the reasons above."
+        assert errors.splitlines()[-1] == last
+        assert len(errors.splitlines()) == 2
+        assert not model.exists()
+
+
 def test_a_model_of_a_network_of_ones_own_asks_for_it(p3dc, photos, fitted):
     for command in (
         ["predict", fitted, photos],
@@ -436,7 +544,7 @@ def test_the_version_is_that_of_the_package(p3dc):
 def test_help_lists_all_commands():
     done = subprocess.run(command_line("--help"), capture_output=True, text=True, check=True)
     names = {name for names in COMMANDS.values() for name in names}
-    assert len(names) == 11
+    assert len(names) == 12
     listed = {word for line in done.stdout.splitlines() for word in line.split()[:2]}
     assert names <= listed
 
@@ -445,8 +553,9 @@ def test_help_lists_all_commands():
     ("command", "options"),
     [
         ("extract", ["--out", "--backbone", "--batch", "--json"]),
-        ("fit", ["--out", "--priors", "--backbone", "--reject", "--json"]),
+        ("fit", ["--out", "--priors", "--backbone", "--reject", "--unlabelled", "--json"]),
         ("predict", ["--csv", "--backbone", "--json"]),
+        ("label", ["--csv", "--priors", "--backbone", "--reject", "--equal", "--save", "--json"]),
         ("explain", ["--out", "--backbone", "--json"]),
         ("add", ["--backbone", "--json"]),
     ],
@@ -468,6 +577,10 @@ def test_nothing_that_is_read_is_overwritten(p3dc, fitted, photos, network, tmp_
         ["explain", fitted, photo, "--out", photo],
         ["explain", fitted, photo, "--out", tmp_path / "e.png", "--json", fitted],
         ["predict", fitted, photos, "--csv", fitted],
+        ["label", photos, photo, "--csv", photo],
+        ["label", photos, fitted, "--save", fitted],
+        ["label", listing, photos, "--json", listing],
+        ["fit", photos, "--unlabelled", fitted, "--out", fitted],
         ["predict", fitted, photo, "--csv", photo],
         ["predict", fitted, photos, "--csv", same, "--json", same],
         ["fit", listing, "--out", new, "--json", listing],

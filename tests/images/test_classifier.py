@@ -14,11 +14,11 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from p3dc import ImageClassifier, P3DCClassifier, Priors
+from p3dc import FeatureSet, ImageClassifier, P3DCClassifier, Priors
 from p3dc.classifier import file
 from p3dc.errors import InputError
-from p3dc.images.classifier import VERSION, identity
 from p3dc.images.examples import Example, labelled, read_examples
+from p3dc.images.model_file import VERSION, identity
 from p3dc.images.sources import list_folder
 from p3dc.io.safetensors import read_arrays, write_arrays
 from tests.conftest import make_features, paper
@@ -440,6 +440,114 @@ def test_the_file_holds_numbers_and_json_and_nothing_that_runs(classifier, colou
     assert 8 + length + spans[-1][1] == len(raw)
 
 
+@pytest.fixture(scope="module")
+def hues():
+    """Base classes with a geometry: twenty colours as Colours sees them."""
+    rng = np.random.default_rng(4)
+    labels = np.repeat(np.arange(20), 12)
+    rows = np.abs(rng.uniform(0.05, 0.9, (20, 3, 1))[labels] + rng.normal(0, 0.06, (240, 3, 4)))
+    found = Priors.from_features(FeatureSet(rows.reshape(-1, 12).astype(np.float32), labels))
+    assert found.geometry is not None
+    return found
+
+
+@pytest.fixture
+def pile(tmp_path):
+    """Five photos of each class, six of another colour, and one that cannot be read between them."""
+    known = [file.path for file in list_folder(paint_classes(tmp_path / "new", n_each=5, first=50))]
+    others = [paint(tmp_path / "new" / "blue" / f"{n}.png", BLUE, seed=n) for n in range(6)]
+    (tmp_path / "bad.jpg").touch()
+    return [*known, tmp_path / "bad.jpg", *others]
+
+
+def test_photos_that_are_labelled_together_refine_the_classes(photos, hues, pile):
+    classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=hues)
+    seen = []
+    together = classifier.label_together(pile, progress=lambda *step: seen.append(step))
+    assert seen == [(done, 22) for done in range(1, 23)]
+    assert [found.key for found in together.predictions] == list(map(str, pile))
+    expected = [*(path.parent.name for path in pile[:15]), "", *["unknown"] * 6]
+    assert labels_of(together.predictions) == expected
+    assert [found.rejected for found in together.predictions] == [False] * 16 + [True] * 6
+    assert together.predictions[15].failure == "The file is empty. Fetch it again."
+    (group,) = together.groups
+    assert sorted(group) == sorted(map(str, pile[16:]))
+    refined = together.classifier
+    assert 0 < refined.unlabelled_use <= 1
+    assert refined.unlabelled_keys == tuple(str(path) for path in pile if path.name != "bad.jpg")
+    assert refined.label_unlabelled() == [found for found in together.predictions if not found.failure]
+    assert refined.label(refined.support) != classifier.label(classifier.support), "other photos profit too"
+    assert (classifier.unlabelled_use, classifier.groups, classifier.unlabelled_keys) == (None, [], ())
+    with pytest.raises(InputError, match="there are no unlabelled rows"):
+        classifier.label_unlabelled()
+
+
+def test_the_most_central_photos_of_a_group_come_first(photos, hues, pile):
+    together = ImageClassifier.from_folder(photos, backbone=Colours(), priors=hues).label_together(pile)
+    refined = together.classifier
+    rows = dict(zip(refined.unlabelled_keys, refined.calibrated.transform(refined.fitted.unlabelled), strict=True))
+    centre = refined.calibrated.refinement.groups[refined.calibrated.refinement.proposed][0]
+    near = [rows[key] @ centre for key in together.groups[0]]
+    assert near == sorted(near, reverse=True)
+
+
+def test_labels_together_are_those_of_the_estimator_with_the_same_rows(photos, hues, pile):
+    classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=hues, reject=None)
+    together = classifier.label_together(pile, balance="equal")
+    names = [example.label for example in classifier.examples]
+    estimator = P3DCClassifier(hues, pile_balance="equal").fit(
+        classifier.support, names, unlabelled=together.classifier.fitted.unlabelled
+    )
+    found = [found for found in together.predictions if not found.failure]
+    assert labels_of(found) == estimator.transduction_.tolist()
+    best = estimator.transduction_proba_.max(axis=1)
+    np.testing.assert_allclose([each.probability for each in found], best, rtol=1e-6)
+
+
+def test_a_model_keeps_the_photos_that_refined_it(photos, hues, pile, tmp_path):
+    classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=hues)
+    before = classifier.label_together(pile).classifier
+    after = ImageClassifier.load(saved(before, tmp_path / "model.safetensors"), Colours())
+    assert after.unlabelled_keys == before.unlabelled_keys
+    assert (after.unlabelled_use, after.groups) == (before.unlabelled_use, before.groups)
+    assert after.label_unlabelled() == before.label_unlabelled()
+    assert after.label(before.support) == before.label(before.support)
+    more = after.with_examples([*after.examples, *examples_of(after.fitted.unlabelled[-6:], ["blue"] * 6)])
+    assert more.unlabelled_keys == before.unlabelled_keys
+    assert labels_of(more.label_unlabelled())[-6:] == ["blue"] * 6
+    assert more.groups == []
+
+
+def test_without_base_classes_photos_are_labelled_as_one_by_one(classifier, pile):
+    together = classifier.label_together(pile)
+    alone = list(classifier.predict(pile))
+    assert [(each.key, each.label, each.failure) for each in together.predictions] == [
+        (each.key, each.label, each.failure) for each in alone
+    ]
+    probabilities = [[each.probability for each in found] for found in (together.predictions, alone)]
+    np.testing.assert_allclose(*probabilities, rtol=1e-9)
+    assert (together.groups, together.classifier.unlabelled_use) == ([], None)
+
+
+def test_a_pile_of_one_photo_and_of_none(photos, hues, pile):
+    classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=hues)
+    assert labels_of(classifier.label_together(pile[0]).predictions) == ["olive"]
+    none = classifier.label_together(pile[15:16])
+    assert (labels_of(none.predictions), none.groups) == ([""], [])
+    assert none.classifier is classifier
+    assert classifier.label_together([]).predictions == []
+
+
+def test_unlabelled_features_must_fit(photos, hues):
+    classifier = ImageClassifier.from_folder(photos, backbone=Colours(), priors=hues)
+    with pytest.raises(InputError, match="2 unlabelled photos and 1 keys"):
+        classifier.with_unlabelled(np.ones((2, 12)), ["one.jpg"])
+    with pytest.raises(InputError, match="11 features"):
+        classifier.with_unlabelled(np.ones((1, 11)), ["one.jpg"])
+    with pytest.raises(InputError, match="pile_balance is 'even'"):
+        classifier.with_unlabelled(np.ones((1, 12)), ["one.jpg"], "even")
+
+
 def test_a_cut_file_is_refused(classifier, tmp_path):
     raw = saved(classifier, tmp_path / "model.safetensors").read_bytes()
     cut = tmp_path / "cut.safetensors"
@@ -485,6 +593,10 @@ def test_a_file_that_is_only_written_again_is_read(classifier, colour_priors, tm
     [
         ({"facts": {"keys": ["one.jpg"]}}, "is damaged"),
         ({"facts": {"keys": None}}, "is damaged"),
+        ({"facts": {"unlabelled_keys": None}}, "is damaged"),
+        ({"facts": {"unlabelled_keys": ["one.jpg"]}}, "is damaged"),
+        ({"arrays": {"unlabelled": np.ones((2, 12), dtype=np.float32)}}, "is damaged"),
+        ({"arrays": {"unlabelled": np.ones((2, 11), dtype=np.float32)}}, "2 features|11|12"),
         ({"facts": {"classes": ["olive"]}}, "is damaged"),
         ({"facts": {"classes": 3}}, "is damaged"),
         ({"facts": {"classes": ["olive"] * 3}}, "is damaged"),
@@ -575,7 +687,7 @@ def test_arrays_that_make_no_sense_are_refused(tmp_path, change):
     path = tmp_path / "model.safetensors"
     ImageClassifier(backbone, examples).save(path)
     names = ["support", "labels", "thumbnails", "thumbnail_sizes"]
-    facts = [*file.FACTS, "backbone", "keys"]
+    facts = [*file.FACTS, "backbone", "keys", "unlabelled_keys"]
     arrays, found = read_arrays(path, "images", VERSION, required=names, facts=facts)
     write_arrays(path, "images", VERSION, arrays | change, found)
     with pytest.raises(InputError, match="model.safetensors"):

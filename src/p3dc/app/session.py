@@ -23,8 +23,10 @@ from p3dc.priors.prototypes import Priors
 class Session:
     """The classes of a project as a classifier, at any point (α, β) of the triangle.
 
-    The keys of its examples are the ids of their photos. Whatever does not depend on the point is computed on first use
-    and kept, so that moving the point costs inner products only.
+    Where the weights are chosen for the task, the photos to be labelled refine the classes and each other's labels.
+
+    The keys of examples and of photos to be labelled are their ids. Whatever does not depend on the point is computed
+    on first use and kept, so that moving the point costs inner products only.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class Session:
 
     @cached_property
     def classifier(self) -> ImageClassifier:
-        """The classifier that chooses its own α and β."""
+        """The classifier that chooses its own α and β, from the examples alone."""
         if self.hint is not None:
             raise ConflictError(self.hint)
         names = self.state.names
@@ -64,7 +66,9 @@ class Session:
 
     @cached_property
     def _own(self) -> ImageClassifier:
-        return self.classifier.at(self.state.point)
+        if self.state.point is not None or not self.to_label:
+            return self.classifier.at(self.state.point)
+        return self.classifier.with_unlabelled(self._query_features, [photo.id for photo in self.to_label])
 
     @cached_property
     def _left_out_examples(self) -> LeaveOneOut:
@@ -84,6 +88,8 @@ class Session:
         """Label the photos to be labelled with a classifier that :meth:`at` returned."""
         if not self.to_label:
             return []
+        if classifier.unlabelled_keys:
+            return classifier.label_unlabelled()
         with self._lock:
             queries = self._queries
         return classifier.label_cosines(queries.cosines(classifier.point)[0])
@@ -98,10 +104,10 @@ class Session:
         return np.stack(rows) if rows else np.empty((0, self.backbone.n_features), dtype=np.float32)
 
     def map(self, classifier: ImageClassifier) -> Map:
-        """Project everything onto a plane that does not depend on α and β."""
+        """Project everything onto a plane that depends neither on α and β nor on the photos to be labelled."""
         with self._lock:
             plane, before, queries = self._fixed_positions
-        samples = classifier.calibrated.samples
+        samples = (self.classifier if classifier.unlabelled_keys else classifier).calibrated.samples
         prototypes = class_averages(members(classifier.labels)) @ samples
         return Map(before, plane.project(samples), plane.project(prototypes), queries)
 

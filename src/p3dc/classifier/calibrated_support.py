@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -11,6 +12,7 @@ from p3dc._arrays import Array, Labels, Mask, to_device_of
 from p3dc.adaptive import weights
 from p3dc.adaptive.settings import Settings
 from p3dc.adaptive.space import WhitenedSpace, class_averages, members
+from p3dc.confidence.open_set import known_score
 from p3dc.confidence.temperature import temperature
 from p3dc.priors.prototypes import Priors
 from p3dc.scoring.kernel import triangle
@@ -18,6 +20,13 @@ from p3dc.unlabelled.refinement import Refinement
 
 QUERY_BYTES = 2**26
 """What the prototypes of one block of queries may take."""
+
+
+class Scores(NamedTuple):
+    """Cosines of queries to the classes, (Q, N), and how surely each query belongs to any of them, (Q,)."""
+
+    cosines: Array
+    known: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +108,22 @@ class CalibratedSupport:
         return triangle(self.normalised, *self.ends)
 
     def cosines(self, queries: Array) -> Array:
-        """Score every class for every query, (Q, D) -> (Q, N), a bounded number of queries at a time."""
+        """Score every class for every query, (Q, D) -> (Q, N)."""
+        return self.scores(queries).cosines
+
+    def scores(self, queries: Array) -> Scores:
+        """Score queries, (Q, D), a bounded number of them at a time."""
         n_way, n_shot, n_features = self._by_class[0].shape
         size = max(1, QUERY_BYTES // (8 * n_way * (n_features + n_shot)))
-        blocks = (queries[start : start + size] for start in range(0, len(queries), size))
-        return array_namespace(queries).concat([self.cosines_of(self.transform(block)) for block in blocks])
+        cosines, known = [], []
+        for start in range(0, len(queries), size):
+            transformed = self.transform(queries[start : start + size])
+            cosines.append(self.cosines_of(transformed))
+            known.append(
+                known_score(cosines[-1], None if self.refinement is None else self.refinement.penalty(transformed))
+            )
+        concat = array_namespace(queries).concat
+        return Scores(concat(cosines), concat(known))
 
     def cosines_of(self, transformed: Array, own_weights: Array | None = None) -> Array:
         """Score every class for queries in the space of the support, (Q, D) -> (Q, N).

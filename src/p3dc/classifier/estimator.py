@@ -15,8 +15,9 @@ from p3dc import method
 from p3dc._arrays import Array, to_device_of
 from p3dc.adaptive.settings import Settings, Space
 from p3dc.classifier import file
+from p3dc.classifier.calibrated_support import Scores
 from p3dc.classifier.explanation import pull_table
-from p3dc.classifier.fitted import FittedClassifier, Scores
+from p3dc.classifier.fitted import FittedClassifier
 from p3dc.classifier.inputs import check_queries, check_rows, check_support, check_unlabelled
 from p3dc.confidence.temperature import check_temperature, temperature
 from p3dc.errors import InputError

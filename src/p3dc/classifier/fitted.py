@@ -6,7 +6,7 @@ conventions, and :class:`p3dc.ImageClassifier` joins it to a backbone.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,11 @@ from array_api_compat import array_namespace
 from p3dc._arrays import Array, Labels, Rows, as_numpy, is_tensor, to_device_of
 from p3dc._validation import as_labels
 from p3dc.adaptive.settings import Settings
-from p3dc.classifier.calibrated_support import CalibratedSupport, calibrate_support
+from p3dc.classifier.calibrated_support import CalibratedSupport, Scores, calibrate_support
 from p3dc.classifier.leave_one_out import LeaveOneClassOut, Point, evenly_spaced
 from p3dc.classifier.refined_support import refine_support
 from p3dc.confidence import temperature
-from p3dc.confidence.open_set import is_unknown, known_score
+from p3dc.confidence.open_set import is_unknown
 from p3dc.errors import InputError
 from p3dc.priors.geometry import Geometry
 from p3dc.priors.prototypes import Priors
@@ -35,13 +35,6 @@ MOST_UNLABELLED = 1000
 
 TOGETHER = 100
 """Unlabelled rows whose own part is left out of the prototypes at a time."""
-
-
-class Scores(NamedTuple):
-    """Cosines of queries to the classes, (Q, N), and how surely each query belongs to any of them, (Q,)."""
-
-    cosines: Array
-    known: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,9 +142,7 @@ class FittedClassifier:
             wide = str(known.samples.dtype).endswith("float64")
             queries = to_device_of(queries, queries, array_namespace(queries).float64 if wide else queries.dtype)
             known = known.to_device_of(queries)
-        cosines = known.cosines(queries)
-        penalty = None if known.refinement is None else known.refinement.penalty(known.transform(queries))
-        return Scores(cosines, known_score(cosines, penalty))
+        return known.scores(queries)
 
     def probabilities(self, cosines: Array) -> Array:
         """Turn cosines into probabilities of the classes, (Q, N) -> (Q, N)."""

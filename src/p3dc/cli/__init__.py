@@ -18,7 +18,7 @@ from p3dc.errors import InputError
 
 COMMANDS = {
     "research": ("demo", "evaluate", "search", "reproduce", "priors"),
-    "photos": ("extract", "fit", "predict", "explain", "add"),
+    "photos": ("extract", "fit", "predict", "label", "explain", "add"),
     "serving": ("serve",),
 }
 

@@ -1,4 +1,4 @@
-"""Commands for photos: extract, fit, predict, explain, add."""
+"""Commands for photos: extract, fit, predict, label, explain, add."""
 
 import csv
 import fcntl
@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from p3dc._arrays import Progress
 from p3dc.cli.shared import (
     Address,
     BackboneOption,
@@ -22,6 +23,7 @@ from p3dc.cli.shared import (
     RejectOption,
     app,
     bar,
+    changing_bar,
     check_outputs,
     engine_of,
     screen,
@@ -80,18 +82,26 @@ def fit(
     priors: PriorsOption = "backbone",
     backbone: BackboneOption = lite0.NAME,
     reject: RejectOption = REJECT,
+    unlabelled: Annotated[
+        list[Path] | None,
+        typer.Option(help="Photos without labels, or a folder of them, to refine the classes with.", readable=False),
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Learn classes from a few photos of each."""
-    check_outputs(json=json, out=out, inputs=[support])
-    if out.suffix != ".safetensors":
-        raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
-    _list_labelled(support)
-    network = load_backbone(backbone)
-    with bar("photos") as progress:
-        classifier = ImageClassifier.from_folder(
-            support, backbone=network, priors=_load_priors(priors), reject=reject or None, progress=progress
-        )
+    check_outputs(json=json, out=out, inputs=[support, *(unlabelled or ())])
+    _check_model(out)
+    others = _list_photos(unlabelled or ())
+    with changing_bar() as begin:
+        classifier = _learn(support, backbone, priors, reject, begin("photos"))
+        if others:
+            together = classifier.label_together(others, progress=begin("photos without labels"))
+            classifier = together.classifier
+            _report_failures((found.key, found.failure) for found in together.predictions if found.failure)
+            if not classifier.unlabelled_keys:
+                raise InputError(
+                    f"none of the {len(others)} unlabelled photos could be read. Look at the reasons above."
+                )
     classifier.save(out)
     if json is not None:
         write_json(json, _facts(classifier))
@@ -135,7 +145,7 @@ def predict(
     """Label photos; each label is printed as soon as it is known."""
     check_outputs(json=json, csv=csv_file, inputs=[model, *photos])
     classifier = ImageClassifier.load(model, backbone)
-    files = [path for given in photos for path in _photos(given)]
+    files = _list_photos(photos)
     counts: Counter[str] = Counter()
     failures: list[tuple[str, str]] = []
     with _csv_output(csv_file) as write:
@@ -155,6 +165,53 @@ def predict(
         write_json(json, {"labels": counts, "failures": failed})
     if not counts:
         raise InputError(f"none of the {len(files)} photos could be read. Look at the reasons above.")
+
+
+@app.command()
+def label(
+    support: Annotated[Path, typer.Argument(help="A folder of photos for each class, or a CSV of path and label.")],
+    photos: Annotated[list[Path], typer.Argument(help="Photos to label, and folders of photos.", readable=False)],
+    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
+    priors: PriorsOption = "backbone",
+    backbone: BackboneOption = lite0.NAME,
+    reject: RejectOption = REJECT,
+    equal: Annotated[
+        bool, typer.Option("--equal", help="All photos are of the classes, about equally many of each.")
+    ] = False,
+    save: Annotated[Path | None, typer.Option(help="Write the model to this .safetensors file.")] = None,
+    json: JsonFile = None,
+) -> None:
+    """Label photos together: they refine each other's labels, and those like no class are grouped."""
+    check_outputs(json=json, csv=csv_file, save=save, inputs=[support, *photos])
+    if save is not None:
+        _check_model(save)
+    files = _list_photos(photos)
+    with changing_bar() as begin:
+        classifier = _learn(support, backbone, priors, reject, begin("examples"))
+        together = classifier.label_together(files, balance="equal" if equal else None, progress=begin("photos"))
+    failures = [(found.key, found.failure) for found in together.predictions if found.failure]
+    _report_failures([*classifier.failures, *failures])
+    refined, counts = together.classifier, Counter(found.label for found in together.predictions if not found.failure)
+    group_of = {key: str(number) for number, keys in enumerate(together.groups, 1) for key in keys}
+    with _csv_output(csv_file, echo=False) as write:
+        write((*COLUMNS, "group"))
+        for found in together.predictions:
+            write([*row(found), group_of.get(found.key, "")])
+    if not counts:
+        raise InputError(f"none of the {len(files)} photos could be read. Look at the reasons above.")
+    if save is not None:
+        refined.save(save)
+    if json is not None:
+        failed = [{"path": key, "why": why} for key, why in failures]
+        use = refined.unlabelled_use
+        write_json(json, {"labels": counts, "unlabelled_use": use, "groups": together.groups, "failures": failed})
+    listed = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+    where = "" if csv_file is None else f" in {csv_file}"
+    typer.echo(f"{counts.total():,} photos labelled{where}: {listed}", err=csv_file is None)
+    for line in _describe_pile(refined):
+        typer.echo(line, err=csv_file is None)
+    if save is not None:
+        typer.echo(f"Model: {save}", err=csv_file is None)
 
 
 @app.command()
@@ -191,6 +248,32 @@ def _extract(files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bo
     return extract_on_ray(files, partial(load_backbone, source), out, **options)
 
 
+def _check_model(out: Path) -> None:
+    if out.suffix != ".safetensors":
+        raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
+
+
+def _learn(support: Path, backbone: str, priors: str, reject: float, progress: Progress) -> ImageClassifier:
+    """Learn from labelled photos; report skipped files."""
+    _list_labelled(support)
+    network = load_backbone(backbone)
+    return ImageClassifier.from_folder(
+        support, backbone=network, priors=_load_priors(priors), reject=reject or None, progress=progress
+    )
+
+
+def _describe_pile(classifier: ImageClassifier) -> Iterator[str]:
+    """Describe how much photos without labels were used, and the groups among them."""
+    n_photos, use = len(classifier.unlabelled_keys), classifier.unlabelled_use
+    if use is None:
+        yield "there are no base classes to compare photos by, so each photo was labelled on its own"
+    else:
+        yield f"labels of {n_photos:,} photos refined each other (use {use:.2f})"
+    for group in classifier.groups:
+        listed = ", ".join(group[:3]) + (", …" if len(group) > 3 else "")
+        yield f"{len(group)} photos look like one another and like none of your classes: {listed}"
+
+
 def _list_labelled(support: Path) -> list[ImageFile]:
     """List labelled photos and report skipped files."""
     skipped: Counter[str] = Counter()
@@ -209,6 +292,10 @@ def _report_skipped(skipped: Counter[str]) -> None:
     if skipped:
         listed = ", ".join(f"{readable(ending) or 'no ending'} {count:,}" for ending, count in skipped.most_common(5))
         typer.echo(f"p3dc: {skipped.total():,} files that do not end like an image are skipped: {listed}", err=True)
+
+
+def _list_photos(photos: Iterable[Path]) -> list[Path]:
+    return [path for given in photos for path in _photos(given)]
 
 
 def _photos(given: Path) -> Iterable[Path]:
@@ -257,6 +344,9 @@ def _print_review(classifier: ImageClassifier, out: Path) -> None:
         how = "do not pull" if found.beta == 0 else f"pull with weight {found.beta:.2f}"
         known = f"{len(classifier.priors):,} base classes"
         console.print(f"{known} {how} (relevance {found.relevance:+.2f})")
+    if classifier.unlabelled_keys:
+        for line in _describe_pile(classifier):
+            console.print(line)
     console.print(f"Model: {out}")
 
 
@@ -270,12 +360,17 @@ def _facts(classifier: ImageClassifier) -> dict[str, Any]:
         "relevance": found.relevance,
         "beta": found.beta,
         "backbone": {"name": classifier.backbone.name, "digest": classifier.backbone.digest},
-    }
+    } | (
+        {"unlabelled_use": classifier.unlabelled_use, "groups": classifier.groups} if classifier.unlabelled_keys else {}
+    )
 
 
 @contextmanager
-def _csv_output(path: Path | None) -> Iterator[Callable[[Sequence[str]], None]]:
-    """Yield a function that writes a row of a CSV: to the screen at once, and to a file that appears when complete."""
+def _csv_output(path: Path | None, *, echo: bool = True) -> Iterator[Callable[[Sequence[str]], None]]:
+    """Yield a function that writes a row of a CSV: to the screen at once, and to a file that appears when complete.
+
+    Without ``echo``, rows that go to a file do not go to the screen.
+    """
     if path is None:
         yield partial(_write_row, sys.stdout)
         return
@@ -283,6 +378,8 @@ def _csv_output(path: Path | None) -> Iterator[Callable[[Sequence[str]], None]]:
 
         def write(cells: Sequence[str]) -> None:
             _write_row(file, cells)
+            if not echo:
+                return
             try:
                 _write_row(sys.stdout, cells)
             except OSError:  # its reader has gone, or has no room; the file is still wanted

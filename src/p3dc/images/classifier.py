@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from PIL import Image
@@ -16,10 +16,11 @@ from PIL import Image
 from p3dc._arrays import Array, Labels, Progress
 from p3dc._validation import as_rows, check_same_width, check_share
 from p3dc.adaptive.settings import Settings
-from p3dc.classifier import file, fitted
-from p3dc.classifier.calibrated_support import CalibratedSupport
+from p3dc.classifier import fitted
+from p3dc.classifier.calibrated_support import CalibratedSupport, Scores
 from p3dc.classifier.fitted import FittedClassifier
 from p3dc.errors import InputError
+from p3dc.images import model_file
 from p3dc.images.backbone_priors import backbone_priors
 from p3dc.images.backbones import lite0
 from p3dc.images.backbones.backbone import Backbone
@@ -29,12 +30,9 @@ from p3dc.images.embedding import embed_images
 from p3dc.images.examples import Example, labelled, read_examples
 from p3dc.images.review import Review, review_examples
 from p3dc.images.sources import readable
-from p3dc.io.atomic import check_text
-from p3dc.io.safetensors import read_arrays, write_arrays
 from p3dc.priors.prototypes import Priors, geometry_warning
+from p3dc.unlabelled.refinement import Balance
 
-VERSION = 2
-THUMBNAILS = ("thumbnails", "thumbnail_sizes")
 UNKNOWN: str = fitted.UNKNOWN["U"]
 REJECT = 0.2
 """Share of photos of other classes to label as unknown, by default."""
@@ -70,6 +68,27 @@ class Prediction:
     failure: str = ""
 
 
+@dataclass(frozen=True)
+class LabelledTogether:
+    """The labels of photos that refined each other.
+
+    Attributes
+    ----------
+    predictions : list of Prediction
+        In the order of the photos. One that cannot be read has a failure and no label.
+    classifier : ImageClassifier
+        Refined with the photos.
+    """
+
+    predictions: list[Prediction]
+    classifier: "ImageClassifier"
+
+    @property
+    def groups(self) -> list[list[str]]:
+        """Keys of photos that resemble each other and none of the classes, as :attr:`ImageClassifier.groups`."""
+        return self.classifier.groups
+
+
 class ImageClassifier:
     """Classifies photos after a few of each class.
 
@@ -91,6 +110,8 @@ class ImageClassifier:
     ----------
     fitted : FittedClassifier
         What labels the features of photos.
+    unlabelled_keys : tuple of str
+        Names of the photos without labels that refine the classes.
 
     Examples
     --------
@@ -119,6 +140,7 @@ class ImageClassifier:
     ) -> None:
         self.backbone, self.point = backbone, point
         self.examples, self.failures = tuple(examples), tuple(failures)
+        self.unlabelled_keys: tuple[str, ...] = ()
         alpha, beta = (None, None) if point is None else point
         settings = Settings(alpha, beta, extrapolate=True)
         self.classes = sorted({example.label for example in self.examples})
@@ -186,9 +208,37 @@ class ImageClassifier:
 
     def with_examples(self, examples: Iterable[Example], failures: Iterable[tuple[str, str]] = ()) -> "ImageClassifier":
         """Return a classifier that differs in its examples."""
-        return ImageClassifier(
+        found = ImageClassifier(
             self.backbone, examples, self.priors, reject=self.reject, point=self.point, failures=failures
         )
+        unlabelled, balance = self.fitted.unlabelled, self.fitted.pile_balance
+        return found if unlabelled is None else found.with_unlabelled(unlabelled, self.unlabelled_keys, balance)
+
+    def with_unlabelled(
+        self, features: Array, keys: Iterable[str], balance: Balance | None = None
+    ) -> "ImageClassifier":
+        """Return a classifier that is refined with photos without labels.
+
+        Parameters
+        ----------
+        features : array of shape (P, D)
+            Made by the backbone.
+        keys : iterable of str
+            The names of the photos.
+        balance : {"equal"}, optional
+            A promise that the photos are of the classes alone, equally many of each.
+        """
+        rows, refined = as_rows(features, "features of the unlabelled photos"), copy(self)
+        check_same_width(rows, "the unlabelled photos", self.support, "the examples")
+        refined.unlabelled_keys = tuple(keys)
+        if len(refined.unlabelled_keys) != len(rows):
+            raise InputError(
+                f"there are {len(rows)} unlabelled photos and {len(refined.unlabelled_keys)} keys of them."
+            )
+        vars(refined).pop("review", None)
+        known = self.fitted.unknown_below  # photos without labels do not change it, and it takes time
+        refined.fitted = replace(self.fitted, unlabelled=rows, pile_balance=balance).with_threshold(known)
+        return refined
 
     def at(self, point: tuple[float, float] | None) -> "ImageClassifier":
         """Return the classifier at another point of the triangle; nothing is whitened or calibrated anew."""
@@ -256,6 +306,57 @@ class ImageClassifier:
                 else:
                     yield replace(self.label(result[None])[0], key=key)
 
+    def label_together(
+        self,
+        photos: Iterable[str | os.PathLike[str]],
+        *,
+        balance: Balance | None = None,
+        progress: Progress | None = None,
+    ) -> LabelledTogether:
+        """Label photos after all of them are read, so that they refine the classes and each other's labels.
+
+        Parameters
+        ----------
+        photos : iterable of paths
+        balance : {"equal"}, optional
+            A promise that the photos are of the classes alone, equally many of each.
+        progress : callable, optional
+        """
+        files = [photos] if isinstance(photos, str | os.PathLike) else list(photos)
+        read = []
+        with closing(embed_images(files, self._read, self.backbone)) as results:
+            for photo, result in results:
+                read.append((readable(photo), result))
+                if progress is not None:
+                    progress(len(read), len(files))
+        usable = {i: result for i, (_, result) in enumerate(read) if not isinstance(result, ImageError)}
+        predictions = [Prediction(key, "", failure=str(result)) for key, result in read]
+        if not usable:
+            return LabelledTogether(predictions, self)
+        refined = self.with_unlabelled(np.stack([*usable.values()]), [read[i][0] for i in usable], balance)
+        for i, found in zip(usable, refined.label_unlabelled(), strict=True):
+            predictions[i] = found
+        return LabelledTogether(predictions, refined)
+
+    def label_unlabelled(self) -> list[Prediction]:
+        """Label the photos that the classifier was refined with."""
+        found = zip(self._predictions(self.fitted.transduction), self.unlabelled_keys, strict=True)
+        return [replace(prediction, key=key) for prediction, key in found]
+
+    @property
+    def unlabelled_use(self) -> float | None:
+        """How much of the classes comes from photos without labels, from 0 to 1; None where none can be used."""
+        refinement = self.calibrated.refinement
+        return None if refinement is None else refinement.used
+
+    @property
+    def groups(self) -> list[list[str]]:
+        """Keys of unlabelled photos that resemble each other and none of the classes: the largest group first.
+
+        The most central photos of each group come first.
+        """
+        return [[self.unlabelled_keys[row] for row in rows] for rows in self.fitted.groups]
+
     def label(self, features: Array) -> list[Prediction]:
         """Label features that the backbone made, (Q, D)."""
         rows = as_rows(features, "features")
@@ -264,9 +365,9 @@ class ImageClassifier:
 
     def label_cosines(self, cosines: Array) -> list[Prediction]:
         """Label photos whose cosines to the classes are known, (Q, N)."""
-        return self._predictions(fitted.Scores(cosines, cosines.max(axis=1)))
+        return self._predictions(Scores(cosines, cosines.max(axis=1)))
 
-    def _predictions(self, scores: fitted.Scores) -> list[Prediction]:
+    def _predictions(self, scores: Scores) -> list[Prediction]:
         probabilities, unknown = self.fitted.probabilities(scores.cosines), self.fitted.unknown(scores)
         found = []
         for probability, rejected in zip(probabilities, unknown.tolist(), strict=True):
@@ -281,76 +382,18 @@ class ImageClassifier:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file: the fitted classifier, thumbnails and the identity of the backbone."""
-        arrays, facts = file.pack_classifier(self.fitted)
-        thumbnails = [np.frombuffer(example.thumbnail, dtype=np.uint8) for example in self.examples]
-        arrays["thumbnails"] = np.concatenate(thumbnails)
-        arrays["thumbnail_sizes"] = np.array([len(thumbnail) for thumbnail in thumbnails])
-        facts |= {"backbone": identity(self.backbone), "keys": [example.key for example in self.examples]}
-        write_arrays(path, "images", VERSION, arrays, facts)
+        model_file.write_model(path, self.fitted, self.examples, self.unlabelled_keys, self.backbone)
 
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], backbone: Backbone | str | os.PathLike[str] | None = None
     ) -> "ImageClassifier":
         """Read what :meth:`save` wrote, with the same backbone, which is loaded unless it is given."""
-        arrays, facts = read_arrays(
-            path,
-            "images",
-            VERSION,
-            required=[*file.ARRAYS, *THUMBNAILS],
-            optional=file.OPTIONAL_ARRAYS,
-            facts=[*file.FACTS, "backbone", "keys"],
-        )
+        arrays, facts = model_file.read_model(path)
         if not isinstance(backbone, Backbone):
-            backbone = _backbone_of(path, facts, backbone)
-        try:
-            saved = facts["backbone"]["digest"]
-            if backbone.digest != saved:
-                raise InputError(
-                    f"it was made with the backbone {facts['backbone']['name']} ({str(saved)[:12]}), not with "
-                    f"{backbone.name} ({backbone.digest[:12]}). Use that backbone, or fit again."
-                )
-            model = file.unpack_classifier(arrays, facts)
-            examples = _restore_examples(model, arrays, facts, backbone.n_features)
+            backbone = model_file.backbone_of(path, facts, backbone)
+        with model_file.naming(path):
+            model, examples, keys = model_file.unpack_model(arrays, facts, backbone)
             found = cls(backbone, examples, model.priors, reject=model.reject, point=model.settings.weights)
-            found.fitted = model
+            found.fitted, found.unlabelled_keys = model, keys
             return found
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from None
-        except (TypeError, ValueError, IndexError, KeyError, AttributeError, OverflowError) as error:
-            raise InputError(f"{path} is damaged ({error}). Fit it again.") from None
-
-
-def _backbone_of(path: str | os.PathLike[str], facts: dict[str, Any], given: str | os.PathLike[str] | None) -> Backbone:
-    """Load the backbone that a model needs."""
-    if given is not None:
-        return load_backbone(given)
-    try:
-        name = str(facts["backbone"]["name"])
-    except (TypeError, KeyError):
-        raise InputError(f"{path} is damaged: it names no backbone. Fit it again.") from None
-    if name != lite0.NAME:
-        raise InputError(f"{path} was made with the backbone {name}. Give its .onnx file as the backbone.")
-    return load_backbone()
-
-
-def identity(backbone: Backbone) -> dict[str, Any]:
-    """Identify the backbone that made the features."""
-    return {"name": backbone.name, "digest": backbone.digest, "preprocessing": backbone.preprocessing.to_json()}
-
-
-def _restore_examples(
-    model: FittedClassifier, arrays: file.Arrays, facts: dict[str, Any], n_features: int
-) -> list[Example]:
-    sizes, pixels, keys = arrays["thumbnail_sizes"], arrays["thumbnails"], facts["keys"]
-    if not isinstance(keys, list) or model.classes.dtype.kind != "U":
-        raise ValueError("it has no list of keys or classes")
-    check_text([*map(str, keys), *model.classes.tolist()], "names in it")
-    if model.support.shape != (len(keys), n_features) or model.support.dtype.kind != "f":
-        raise ValueError(f"its features are {model.support.dtype} of shape {model.support.shape}")
-    whole = pixels.ndim == 1 and pixels.dtype == np.uint8 and sizes.shape == (len(keys),) and sizes.dtype.kind == "i"
-    if not whole or sizes.min() < 0 or sizes.sum() != len(pixels):
-        raise ValueError("its thumbnails do not fit together")
-    pieces = np.split(pixels, np.cumsum(sizes)[:-1])
-    rows = zip(keys, model.classes[model.labels].tolist(), model.support, pieces, strict=True)
-    return [Example(str(key), label, features, piece.tobytes()) for key, label, features, piece in rows]

@@ -97,6 +97,7 @@ def explain_features(classifier: ImageClassifier, features: Floats, key: str, ph
     """Explain the label of a photo from its features, (D,), its name and its thumbnail."""
     calibrated = classifier.calibrated
     rows = features[None]
+    scores = classifier.fitted.score(rows)
     query = l2_normalize(calibrated.transform(rows))[0]
     near = calibrated.samples @ query
     nearest = np.argsort(-near, kind="stable")[:N_NEIGHBOURS].tolist()
@@ -107,11 +108,11 @@ def explain_features(classifier: ImageClassifier, features: Floats, key: str, ph
     return Explanation(
         replace(classifier.label(rows)[0], key=key),
         photo,
-        dict(zip(classifier.classes, calibrated.cosines(rows)[0].tolist(), strict=True)),
+        dict(zip(classifier.classes, scores.cosines[0].tolist(), strict=True)),
         tuple(neighbours),
         calibrated.alpha,
         calibrated.beta,
-        classifier.fitted.unknown_below,
+        classifier.fitted.unknown_below + float(scores.cosines.max() - scores.known[0]),
     )
 
 

@@ -116,16 +116,18 @@ def view(session: Session, at: Point | None) -> schemas.View:
         return schemas.View(revision=session.revision, ready=False, hint=session.hint, auto=auto)
     classifier = session.at(at)
     own, found = session.classifier.calibrated, session.classifier.review
+    used = classifier.unlabelled_use
     labelled = zip(session.to_label, session.labels(classifier), strict=True)
     return schemas.View(
         revision=session.revision,
         ready=True,
         auto=auto,
-        alpha=classifier.weights[0],
-        beta=classifier.weights[1],
+        alpha=own.alpha if auto else classifier.weights[0],
+        beta=own.beta if auto else classifier.weights[1],
         auto_point=schemas.PointShape(alpha=own.alpha, beta=own.beta),
         relevance=own.relevance,
         labels=[schemas.PhotoLabel(id=photo.id, **_label(label)) for photo, label in labelled],
+        pile=None if used is None else schemas.Pile(used=used, groups=classifier.groups),
         map=_map(session, classifier),
         duplicates=list(found.duplicates),
         misfiled=[schemas.Misfiled(id=key, nearer_to=other) for key, _, other in found.misfiled],

@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -190,6 +191,10 @@ def explanation(identity: str, at: At, service: Serving) -> schemas.ExplanationS
     classifier = current.at(at)
     picture = current.pictures[identity]
     found = explain_features(classifier, picture.features, photo.name, picture.thumbnail)
+    asked = [each.id for each in current.to_label]
+    if identity in asked:  # labelled together with the others
+        label = current.labels(classifier)[asked.index(identity)]
+        found = replace(found, prediction=replace(label, key=photo.name))
     row = next((i for i, example in enumerate(classifier.examples) if example.key == identity), None)
     own_pulls = None if row is None else base_classes(classifier, [row])[0]
     return responses.explanation(current, classifier, found, identity, own_pulls)
@@ -262,7 +267,7 @@ def redo(service: Serving) -> schemas.Changed:
 def model(service: Serving) -> Response:
     """Return the model file, which p3dc predict reads."""
     current = service.session()
-    return responses.download(model_files.write_model(current.state, current.classifier), "p3dc-model.safetensors")
+    return responses.download(model_files.write_model(current.state, current.at(None)), "p3dc-model.safetensors")
 
 
 @api.put("/model", responses=errors(409, 415), openapi_extra=FILE)

@@ -238,6 +238,17 @@ class Misfiled(BaseModel):
     nearer_to: str
 
 
+class Pile(BaseModel):
+    """How the photos to be labelled helped.
+
+    ``used`` is how much of the classes comes from them, from 0 to 1. Each of the groups lists ids of photos that look
+    like one another and like none of the classes, the most central first.
+    """
+
+    used: float
+    groups: list[list[str]]
+
+
 class View(Changed):
     """Labels and map at a point."""
 
@@ -249,6 +260,7 @@ class View(Changed):
     auto_point: PointShape | None = None
     relevance: float | None = None
     labels: list[PhotoLabel] = []
+    pile: Pile | None = None
     map: MapShape | None = None
     duplicates: list[tuple[str, str]] = []
     misfiled: list[Misfiled] = []

@@ -4,6 +4,7 @@ import { listenInAsk, showResults } from "./ask.js";
 import { find, set } from "./dom.js";
 import { listenEverywhere } from "./drop.js";
 import { listenForFiles } from "./files.js";
+import { showGroups } from "./groups.js";
 import { listenForLight } from "./light.js";
 import { listenInMap, showMap } from "./map.js";
 import { listenInMenu } from "./menus.js";
@@ -89,7 +90,7 @@ function followScrolling() {
 }
 
 service.onUnauthorised(authorise);
-for (const show of [showStart, showHeader, showFoot, showClasses, showResults, showMap, showTriangle]) watch(show);
+for (const show of [showStart, showHeader, showFoot, showClasses, showResults, showGroups, showMap, showTriangle]) watch(show);
 for (const listen of [listenInTeach, listenInAsk, listenInMap, listenInTriangle, listenInMenu]) listen();
 for (const listen of [listenEverywhere, listenForFiles, listenForLight, listenToKeys, followScrolling]) listen();
 find("undo").addEventListener("click", async () => {

@@ -19,7 +19,8 @@ def write_model(state: State, classifier: ImageClassifier) -> bytes:
     """Return the file, readable by :meth:`ImageClassifier.load`, of a classifier whose keys are ids of photos."""
     names = {photo.id: photo.name for photo in state.photos}
     examples = [replace(example, key=names[example.key]) for example in classifier.examples]
-    whole = ImageClassifier(classifier.backbone, examples, classifier.priors, reject=state.reject, point=state.point)
+    whole = classifier.with_examples(examples)
+    whole.unlabelled_keys = tuple(names[key] for key in classifier.unlabelled_keys)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
         whole.save(path)

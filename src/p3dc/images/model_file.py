@@ -1,0 +1,117 @@
+"""The file of an image classifier: its fitted classifier, thumbnails, keys and the identity of its backbone."""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from p3dc.classifier import file
+from p3dc.classifier.fitted import FittedClassifier
+from p3dc.errors import InputError
+from p3dc.images.backbones import lite0
+from p3dc.images.backbones.backbone import Backbone
+from p3dc.images.backbones.loading import load_backbone
+from p3dc.images.examples import Example
+from p3dc.io.atomic import check_text
+from p3dc.io.safetensors import read_arrays, write_arrays
+
+VERSION = 2
+THUMBNAILS = ("thumbnails", "thumbnail_sizes")
+
+
+def write_model(
+    path: str | os.PathLike[str],
+    fitted: FittedClassifier,
+    examples: Sequence[Example],
+    unlabelled_keys: Sequence[str],
+    backbone: Backbone,
+) -> None:
+    """Write the file."""
+    arrays, facts = file.pack_classifier(fitted)
+    thumbnails = [np.frombuffer(example.thumbnail, dtype=np.uint8) for example in examples]
+    arrays["thumbnails"] = np.concatenate(thumbnails)
+    arrays["thumbnail_sizes"] = np.array([len(thumbnail) for thumbnail in thumbnails])
+    keys = {"keys": [example.key for example in examples], "unlabelled_keys": list(unlabelled_keys)}
+    write_arrays(path, "images", VERSION, arrays, facts | keys | {"backbone": identity(backbone)})
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[file.Arrays, dict[str, Any]]:
+    """Read the arrays and facts of a file."""
+    return read_arrays(
+        path,
+        "images",
+        VERSION,
+        required=[*file.ARRAYS, *THUMBNAILS],
+        optional=file.OPTIONAL_ARRAYS,
+        facts=[*file.FACTS, "backbone", "keys", "unlabelled_keys"],
+    )
+
+
+def unpack_model(
+    arrays: file.Arrays, facts: dict[str, Any], backbone: Backbone
+) -> tuple[FittedClassifier, list[Example], tuple[str, ...]]:
+    """Return the fitted classifier, its examples and the keys of its unlabelled photos; refuse another backbone."""
+    saved = facts["backbone"]["digest"]
+    if backbone.digest != saved:
+        raise InputError(
+            f"it was made with the backbone {facts['backbone']['name']} ({str(saved)[:12]}), not with "
+            f"{backbone.name} ({backbone.digest[:12]}). Use that backbone, or fit again."
+        )
+    model = file.unpack_classifier(arrays, facts)
+    examples = _restore_examples(model, arrays, facts, backbone.n_features)
+    return model, examples, _unlabelled_keys(model, facts["unlabelled_keys"])
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Name the file in errors, and report what does not fit together as damage."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError, OverflowError) as error:
+        raise InputError(f"{path} is damaged ({error}). Fit it again.") from None
+
+
+def backbone_of(path: str | os.PathLike[str], facts: dict[str, Any], given: str | os.PathLike[str] | None) -> Backbone:
+    """Load the backbone that a file needs."""
+    if given is not None:
+        return load_backbone(given)
+    try:
+        name = str(facts["backbone"]["name"])
+    except (TypeError, KeyError):
+        raise InputError(f"{path} is damaged: it names no backbone. Fit it again.") from None
+    if name != lite0.NAME:
+        raise InputError(f"{path} was made with the backbone {name}. Give its .onnx file as the backbone.")
+    return load_backbone()
+
+
+def identity(backbone: Backbone) -> dict[str, Any]:
+    """Identify the backbone that made the features."""
+    return {"name": backbone.name, "digest": backbone.digest, "preprocessing": backbone.preprocessing.to_json()}
+
+
+def _unlabelled_keys(model: FittedClassifier, keys: Any) -> tuple[str, ...]:
+    if not isinstance(keys, list) or len(keys) != (0 if model.unlabelled is None else len(model.unlabelled)):
+        raise ValueError("its unlabelled photos and their keys do not fit together")
+    check_text([*map(str, keys)], "names in it")
+    return tuple(map(str, keys))
+
+
+def _restore_examples(
+    model: FittedClassifier, arrays: file.Arrays, facts: dict[str, Any], n_features: int
+) -> list[Example]:
+    sizes, pixels, keys = arrays["thumbnail_sizes"], arrays["thumbnails"], facts["keys"]
+    if not isinstance(keys, list) or model.classes.dtype.kind != "U":
+        raise ValueError("it has no list of keys or classes")
+    check_text([*map(str, keys), *model.classes.tolist()], "names in it")
+    if model.support.shape != (len(keys), n_features) or model.support.dtype.kind != "f":
+        raise ValueError(f"its features are {model.support.dtype} of shape {model.support.shape}")
+    whole = pixels.ndim == 1 and pixels.dtype == np.uint8 and sizes.shape == (len(keys),) and sizes.dtype.kind == "i"
+    if not whole or sizes.min() < 0 or sizes.sum() != len(pixels):
+        raise ValueError("its thumbnails do not fit together")
+    pieces = np.split(pixels, np.cumsum(sizes)[:-1])
+    rows = zip(keys, model.classes[model.labels].tolist(), model.support, pieces, strict=True)
+    return [Example(str(key), label, features, piece.tobytes()) for key, label, features, piece in rows]
