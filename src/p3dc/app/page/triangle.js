@@ -99,7 +99,7 @@ function changesInWords(view) {
   }
   if (view.relevance === null || state.project.point !== null) return "";
   if (view.relevance > 0) return `Base classes fit these photos to ${decimal(view.relevance)} of 1.`;
-  return "Base classes do not fit these photos, so auto leaves them alone.";
+  return "Base classes do not fit these photos, so they are not used.";
 }
 
 function showAccuracy() {
