@@ -1,6 +1,7 @@
 """The classifier with rows that have no label."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,3 +116,16 @@ def test_rows_that_make_no_sense_are_refused(world, unlabelled, sentence):
         P3DCClassifier(priors).fit(*rows_of(novel, range(3), 0, 2), unlabelled=unlabelled)
     with pytest.raises(InputError, match="pile_balance is 'even'. It must be 'equal' or None"):
         P3DCClassifier(priors, pile_balance="even").fit(*rows_of(novel, range(3), 0, 2))
+
+
+def test_rows_are_labelled_without_their_own_part(world):
+    priors, novel = world
+    support, pile = rows_of(novel, range(4), 0, 2), rows_of(novel, range(4), 20, 30)[0]
+    model = P3DCClassifier(priors).fit(*support, unlabelled=pile)._fitted
+    calibrated, refinement = model.calibrated, model.calibrated.refinement
+    rows = calibrated.transform(pile)
+    for i in (0, 7, 39):
+        left_out = replace(refinement, pull=refinement.pull - np.outer(refinement.weights[i], rows[i]))
+        expected = replace(calibrated, refinement=left_out).cosines_of(rows[[i]])
+        found = calibrated.cosines_of(rows[[i]], refinement.weights[[i]])
+        np.testing.assert_allclose(found, expected, atol=1e-12)

@@ -136,9 +136,12 @@ class CalibratedSupport:
         attention = method.attention_weights(transformed, by_class, present, self.settings.attention)
         prototypes = method.l2_normalize(method.attentive_prototypes(attention, by_class))
         prototypes = prototypes + self.refinement.pull[:, None]
-        if own_weights is not None:
-            prototypes = prototypes - own_weights.mT[..., None] * transformed
-        return method.cosine_scores(transformed, prototypes)
+        if own_weights is None:
+            return method.cosine_scores(transformed, prototypes)
+        xp = array_namespace(transformed)
+        products, squares = (xp.vecdot(rows, prototypes).mT for rows in (transformed, prototypes))
+        without = squares - 2 * own_weights * products + own_weights**2  # transformed rows have length 1
+        return (products - own_weights) / xp.sqrt(without)
 
     @cached_property
     def _by_class(self) -> tuple[Array, Mask]:

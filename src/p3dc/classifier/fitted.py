@@ -19,7 +19,7 @@ from p3dc.classifier.calibrated_support import CalibratedSupport, Scores, calibr
 from p3dc.classifier.leave_one_out import LeaveOneClassOut, Point, evenly_spaced
 from p3dc.classifier.refined_support import refine_support
 from p3dc.confidence import temperature
-from p3dc.confidence.open_set import is_unknown
+from p3dc.confidence.open_set import is_unknown, known_score
 from p3dc.errors import InputError
 from p3dc.priors.geometry import Geometry
 from p3dc.priors.prototypes import Priors
@@ -34,7 +34,7 @@ MOST_UNLABELLED = 1000
 
 
 TOGETHER = 100
-"""Unlabelled rows whose own part is left out of the prototypes at a time."""
+"""Unlabelled rows that are scored at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,20 +165,27 @@ class FittedClassifier:
         return array_namespace(best).where(self.unknown(scores), UNKNOWN[kind], labels)
 
     @cached_property
+    def _pile(self) -> Array:
+        """The unlabelled rows in the space of the task, (P, D)."""
+        return self.calibrated.transform(as_numpy(self.unlabelled))
+
+    @cached_property
     def transduction(self) -> Scores:
-        """The scores of the unlabelled rows themselves, with the shares of the classes among them."""
+        """The scores of the unlabelled rows themselves, with the shares of the classes among them.
+
+        A row that refined the classes is compared with prototypes without its own part.
+        """
         if self.unlabelled is None:
             raise InputError("there are no unlabelled rows. Fit with unlabelled rows to label them together.")
-        rows, refinement = as_numpy(self.unlabelled), self.calibrated.refinement
-        scores = self.score(rows)
+        refinement = self.calibrated.refinement
         if refinement is None:
-            return scores
-        cosines, sample = scores.cosines.copy(), self._sample
-        for some in np.array_split(np.arange(len(sample)), 1 + len(sample) // TOGETHER):
-            transformed = self.calibrated.transform(rows[sample[some]])
-            cosines[sample[some]] = self.calibrated.cosines_of(transformed, refinement.weights[some])
+            return self.score(as_numpy(self.unlabelled))
+        own_weights = np.zeros((len(self._pile), len(self.classes)))
+        own_weights[self._sample] = refinement.weights
+        blocks = np.array_split(np.arange(len(self._pile)), 1 + len(self._pile) // TOGETHER)
+        cosines = np.concatenate([self.calibrated.cosines_of(self._pile[rows], own_weights[rows]) for rows in blocks])
         shares = self.temperature * np.log(refinement.shares * len(self.classes))
-        return Scores(cosines + shares, scores.known)
+        return Scores(cosines + shares, known_score(cosines, refinement.penalty(self._pile)))
 
     @cached_property
     def groups(self) -> list[Rows]:
@@ -190,7 +197,7 @@ class FittedClassifier:
         if refinement is None:
             return []
         sample = self._sample
-        nearest = self.calibrated.transform(as_numpy(self.unlabelled)[sample]) @ refinement.groups.T
+        nearest = self._pile[sample] @ refinement.groups.T
         found = []
         for group in np.flatnonzero(refinement.proposed):
             own = np.flatnonzero(refinement.members[:, group])

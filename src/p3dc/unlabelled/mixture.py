@@ -42,11 +42,12 @@ class ComponentSums:
 
     def __call__(self, responsibilities: Array) -> tuple[Array, Array, Array]:
         """Return sizes, (C,), products with each row, (P, C), and squared lengths, (C,), of the sums."""
-        n_groups = responsibilities.shape[1] - self.n_way
-        cross = np.pad(self.cross, ((0, 0), (0, n_groups)))
-        products = cross + self.rows @ responsibilities.astype(np.float32)
-        sizes = responsibilities.sum(axis=0) + np.pad(np.full(self.n_way, self.n_pseudo), (0, n_groups))
-        squared = np.pad(self.seeds, (0, n_groups)) + ((cross + products) * responsibilities).sum(axis=0)
+        n_way, own = self.n_way, responsibilities[:, : self.n_way]
+        products = (self.rows @ responsibilities.astype(np.float32)).astype(np.float64)
+        sizes, squared = responsibilities.sum(axis=0), (products * responsibilities).sum(axis=0)
+        sizes[:n_way] += self.n_pseudo
+        squared[:n_way] += self.seeds + 2 * (self.cross * own).sum(axis=0)
+        products[:, :n_way] += self.cross
         return sizes, products, squared
 
     def cosines(self, responsibilities: Array) -> Array:
