@@ -28,9 +28,7 @@ from p3dc.unlabelled.refinement import Balance
 if TYPE_CHECKING:
     import pyarrow as pa
 
-UNUSED = (
-    "unlabelled rows are not used: they need the whitened space and priors with a geometry. Build such priors first."
-)
+UNUSED = "unlabelled rows are not used: they need the whitened space and priors with a geometry. Build such priors."
 SETTINGS = ("alpha", "beta", "space", "n_nearest", "power", "scale", "attention", "extrapolate")
 
 
