@@ -28,10 +28,8 @@ from p3dc.unlabelled.refinement import Balance
 UNKNOWN: dict[str, Any] = {"U": "unknown", "i": -1, "u": -1}
 """The label of what belongs to no class, by the kind of the other labels."""
 
-
 MOST_UNLABELLED = 1000
 """How many unlabelled rows prototypes are refined with, at most."""
-
 
 TOGETHER = 100
 """Unlabelled rows that are scored at a time."""
