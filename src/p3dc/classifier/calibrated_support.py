@@ -101,6 +101,10 @@ class CalibratedSupport:
         samples = method.unify(self.normalised, *self.ends, alpha, beta)
         return replace(self, samples=samples, alpha=alpha, beta=beta)
 
+    def without_priors(self) -> "CalibratedSupport":
+        """Drop the base prototypes in the space of the task, which only explanations need and which are large."""
+        return replace(self, transformed=None, prototypes=None)
+
     def corners(self) -> Array:
         """Return the triangle of each sample, x̄, s̄ and t̄; all the same where nothing pulls, (S, 3, D)."""
         if self.ends is None:

@@ -71,21 +71,21 @@ class PointScorer:
     @cached_property
     def _corners(self) -> list[tuple[list[tuple[int, int]], Corners]]:
         """Inner products of classes with equally many samples and queries, and which supports and classes they are."""
-        groups: dict[tuple[int, int], list[tuple[tuple[int, int], Array, Array]]] = defaultdict(list)
+        groups: dict[tuple[int, int], list[tuple[tuple[int, int], Corners]]] = defaultdict(list)
         for turn, (support, asked) in enumerate(self._pairs()):
             corners = support.corners()
             for label in range(int(support.labels.max()) + 1):
                 own = corners[support.labels == label]
-                groups[len(own), len(asked)].append(((turn, label), own, asked))
+                found = inner_products(own[None], asked[None], None, 1)
+                groups[len(own), len(asked)].append(((turn, label), found))
         return [
-            (
-                [place for place, _, _ in group],
-                inner_products(
-                    np.stack([own for _, own, _ in group]), np.stack([asked for _, _, asked in group]), None, 1
-                ),
-            )
+            ([place for place, _ in group], Corners(*(_joined([found[i] for _, found in group]) for i in range(4))))
             for group in groups.values()
         ]
+
+
+def _joined(arrays: list[Array]) -> Array:
+    return None if arrays[0] is None else np.concatenate(arrays)
 
 
 class LeaveOneClassOut:
@@ -105,7 +105,7 @@ class LeaveOneClassOut:
         kept, unknown = [], []
         for others, renumbered in class_turns(labels):
             rest, left_out = (support[to_device_of(rows, support)] for rows in (others, ~others))
-            kept.append(calibrate_support(rest, renumbered, priors, settings))
+            kept.append(calibrate_support(rest, renumbered, priors, settings).without_priors())
             unknown.append(left_out)
         self.scorer = PointScorer(kept, unknown)
 
@@ -144,7 +144,9 @@ class LeaveOneOut:
         self.n_possible = len(possible)
         self.labels = labels[self.rows]
         rest = [np.arange(len(labels)) != row for row in self.rows]
-        supports = [calibrate_support(support[others], labels[others], priors, settings) for others in rest]
+        supports = [
+            calibrate_support(support[others], labels[others], priors, settings).without_priors() for others in rest
+        ]
         self.scorer = PointScorer(supports, [support[~others] for others in rest])
 
     def right(self, point: Point | None = None) -> Mask:
