@@ -14,7 +14,7 @@ from p3dc.adaptive.settings import Settings
 from p3dc.classifier.calibrated_support import CalibratedSupport, calibrate_support
 from p3dc.confidence.open_set import unknown_threshold
 from p3dc.priors.prototypes import Priors
-from p3dc.scoring.kernel import Corners, corner_weights, inner_products, mix_and_attend
+from p3dc.scoring.kernel import Corners, corner_weights, inner_products, score_corners
 
 Point = tuple[float, float]
 
@@ -46,12 +46,8 @@ class PointScorer:
         found = [np.empty((len(asked), int(support.labels.max()) + 1)) for support, asked in self._pairs()]
         mix = corner_weights(*np.array(point)[:, None])
         attention = self.supports[0].settings.attention
-        for places, (products, grams, _, lengths) in self._corners:
-            if attention != "raw":
-                products = products / lengths[:, :, None, None, None]
-            scores, _ = mix_and_attend(products, grams, mix, uniform=attention == "mean")
-            if attention == "raw":
-                scores = scores / lengths[:, None, :, None]
+        for places, corners in self._corners:
+            scores, _ = score_corners(corners._replace(mix=mix), attention)
             for (turn, label), column in zip(places, scores[:, 0, :, 0], strict=True):
                 found[turn][:, label] = column
         return found

@@ -19,6 +19,7 @@ from p3dc.adaptive.settings import Settings
 from p3dc.classifier import fitted
 from p3dc.classifier.calibrated_support import CalibratedSupport, Scores
 from p3dc.classifier.fitted import FittedClassifier
+from p3dc.confidence.open_set import known_score
 from p3dc.errors import InputError
 from p3dc.images import model_file
 from p3dc.images.backbone_priors import backbone_priors
@@ -365,7 +366,7 @@ class ImageClassifier:
 
     def label_cosines(self, cosines: Array) -> list[Prediction]:
         """Label photos whose cosines to the classes are known, (Q, N)."""
-        return self._predictions(Scores(cosines, cosines.max(axis=1)))
+        return self._predictions(Scores(cosines, known_score(cosines)))
 
     def _predictions(self, scores: Scores) -> list[Prediction]:
         probabilities, unknown = self.fitted.probabilities(scores.cosines), self.fitted.unknown(scores)

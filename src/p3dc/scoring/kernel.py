@@ -7,12 +7,13 @@ The arrays may come from NumPy or from torch. Shape letters: T tasks, N ways, K 
 G points.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from array_api_compat import array_namespace
 
 from p3dc._arrays import Array, is_tensor
-from p3dc.method import l2_normalize
+from p3dc.method import Attention, l2_normalize
 
 
 class Corners(NamedTuple):
@@ -102,6 +103,22 @@ def mix_and_attend(
     weights = xp.exp(logits if bounded else logits - xp.max(logits, axis=2, keepdims=True))
     logits *= weights
     return xp.sum(logits, axis=2) / xp.sqrt(_squared_lengths(weights, kernel)), lengths
+
+
+def score_corners(
+    corners: Corners, attention: Attention, attend: Callable[..., tuple[Array, Any]] = mix_and_attend
+) -> tuple[Array, Any]:
+    """Return the cosines of queries to the classes, (T, N, Q, G), and what else ``attend`` returns.
+
+    ``attend`` is :func:`mix_and_attend`, or calls it on parts. Lengths of the queries matter to raw attention alone.
+    """
+    products, grams, mix, lengths = corners
+    if attention != "raw":
+        products = products / lengths[:, :, None, None, None]
+    scores, more = attend(products, grams, mix, uniform=attention == "mean")
+    if attention == "raw":
+        scores /= lengths[:, None, :, None]
+    return scores, more
 
 
 def _squared_lengths(weights: Array, kernel: Array) -> Array:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from p3dc._arrays import Floats, Rows
-from p3dc.scoring.kernel import mix_and_attend
+from p3dc.scoring.kernel import mix_and_attend, score_corners
 from p3dc.scoring.plain_corners import FLOAT64, TOO_CLOSE, PlainCorners
 from p3dc.scoring.whitened_corners import WhitenedCorners
 from p3dc.tasks import Tasks
@@ -82,12 +82,8 @@ class NumpyScorer:
                 yield part, *self._score(tasks[part])
 
     def _score(self, tasks: Tasks) -> tuple[Floats, float]:
-        products, grams, mix, lengths = self.source.corners(tasks.support, tasks.queries.reshape(len(tasks), -1))
-        if self.attention != "raw":
-            products = products / lengths[:, :, None, None, None]
-        scores, growth = in_blocks(products, grams, mix, uniform=self.attention == "mean")
-        if self.attention == "raw":
-            scores /= lengths[:, None, :, None]
+        corners = self.source.corners(tasks.support, tasks.queries.reshape(len(tasks), -1))
+        scores, growth = score_corners(corners, self.attention, in_blocks)
         return scores, self.too_close * growth
 
     def _decide(self, tasks: Tasks, own: int, close: tuple[Rows, ...], level: Floats, too_close: float) -> Rows:

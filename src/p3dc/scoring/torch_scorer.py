@@ -5,6 +5,7 @@ Shape letters are those of :mod:`p3dc.scoring.kernel`.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from p3dc.adaptive.settings import Settings
 from p3dc.adaptive.space import WhitenedSpace
 from p3dc.errors import InputError
 from p3dc.scoring.device_memory import Budget, Device
-from p3dc.scoring.kernel import mix_and_attend
+from p3dc.scoring.kernel import mix_and_attend, score_corners
 from p3dc.scoring.torch_tables import TableCorners
 from p3dc.scoring.whitened_corners import WhitenedCorners
 from p3dc.tasks import Tasks
@@ -77,12 +78,10 @@ class TorchScorer:
             yield part, self._score(support, queries.flatten(1))
 
     def _score(self, support: Tensor, queries: Tensor) -> Tensor:
-        products, grams, mix, lengths = self.source.corners(support, queries)
-        if self.attention != "raw":
-            products = products / lengths[:, :, None, None, None]
         bounded = self.attention != "raw" or self.source.longest <= LONGEST
-        scores: Tensor = mix_and_attend(products, grams, mix, uniform=self.attention == "mean", bounded=bounded)[0]
-        return scores.div_(lengths[:, None, :, None]) if self.attention == "raw" else scores
+        attend = partial(mix_and_attend, bounded=bounded)
+        scores: Tensor = score_corners(self.source.corners(support, queries), self.attention, attend)[0]
+        return scores
 
 
 def whitened_on(
