@@ -38,9 +38,9 @@ def as_rows(rows: npt.ArrayLike, what: str) -> Floats:
 def check_unmasked(values: Any, what: str) -> None:
     """Refuse masked arrays with values that are masked, which NumPy would use as if they were not."""
     if np.ma.is_masked(values):
+        n_masked = int(np.ma.getmaskarray(values).sum())
         raise InputError(
-            f"{what} have {int(np.ma.getmaskarray(values).sum())} masked values. Fill them or leave out their rows, and pass a "
-            "plain array."
+            f"{what} have {n_masked} masked values. Fill them or leave out their rows, and pass a plain array."
         )
 
 
