@@ -146,10 +146,8 @@ def _columns(path: Location, schema: Any) -> tuple[str, str | None, list[str] | 
     def holds_images(kind: Any) -> bool:
         if not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
             return False
-        plain = kind.field("bytes").type
-        return any(
-            accepts(plain) for accepts in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
-        )
+        kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+        return any(accepts(kind.field("bytes").type) for accepts in kinds)
 
     images = [column.name for column in schema if holds_images(column.type)]
     if len(images) != 1:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -103,7 +104,7 @@ def zip_members(path: Location) -> list[Member]:
         place = info.header_offset, info.compress_size, info.file_size
         members.append(Member(path, info.filename, *place, info.CRC, deflated))
     members.sort(key=lambda member: member.name)
-    for one, other in zip(members, members[1:], strict=False):
+    for one, other in pairwise(members):
         if one.name == other.name:
             raise InputError(f"{path} has {one.name} twice. Write it again.")
     return members

@@ -80,7 +80,9 @@ class StorePath:
 
     def exists(self) -> bool:
         """Whether there is an object or a folder."""
-        return self.is_file() or self.is_dir()
+        from pyarrow.fs import FileType
+
+        return self.listed is not None or bool(self._info().type != FileType.NotFound)
 
     def is_file(self) -> bool:
         """Whether there is an object."""
@@ -90,7 +92,10 @@ class StorePath:
         """Whether objects lie below the address."""
         from pyarrow.fs import FileType
 
-        return self.listed is None and bool(self._info().type == FileType.Directory)
+        kind = FileType.File if self.listed else self._info().type
+        if kind == FileType.NotFound:
+            next(self.entries(), None)  # raises where the bucket itself is missing
+        return bool(kind == FileType.Directory)
 
     def stat(self) -> Stat:
         """Return what is known from a listing, without asking the store again."""
@@ -107,9 +112,12 @@ class StorePath:
         """List what lies directly in a folder, and whether each is a folder; nothing if there is no such folder."""
         from pyarrow.fs import FileSelector, FileType
 
-        with _reporting(self):
-            system, path = _opened(self.address)
-            found = system.get_file_info(FileSelector(path, allow_not_found=True))
+        try:
+            with _reporting(self):
+                system, path = _opened(self.address)
+                found = system.get_file_info(FileSelector(path))
+        except FileNotFoundError:
+            return
         for info in found:
             child = f"{self.address}/{info.base_name}"
             if info.type == FileType.Directory:
