@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 import tarfile
 import threading
@@ -81,7 +82,7 @@ def answering(respond):
     """Run an HTTP server whose requests a function answers; yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):  # noqa: N802
+        def do_GET(self):
             respond(self)
 
         do_HEAD = do_PUT = do_POST = do_GET  # noqa: N815
@@ -101,11 +102,12 @@ def answering(respond):
 
 
 @contextmanager
-def s3_server(monkeypatch):
+def s3_server(monkeypatch, ip="127.0.0.1"):
     """Start an S3 server, and name it in the environment."""
     from moto.server import ThreadedMotoServer
 
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address=ip, port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     for name, value in (ACCOUNT | {"AWS_ENDPOINT_URL": f"http://{host}:{port}"}).items():

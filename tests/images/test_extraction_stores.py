@@ -4,6 +4,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -115,6 +116,25 @@ def test_a_store_that_fails_ends_the_run_and_lists_no_failures(photos, bucket, m
     done = extract(list_images(f"{bucket}/photos"), Colours(), f"{bucket}/out", **PARTS)
     assert done.n_kept >= 4
     assert (done.n_files, done.n_rows) == (21, 18)
+
+
+def test_photos_of_a_store_are_read_by_more_threads(photos, bucket, monkeypatch):
+    at_once, most, lock = set(), [], threading.Lock()
+    read = StorePath.read_bytes
+
+    def slow(self):
+        with lock:
+            at_once.add(self)
+            most.append(len(at_once))
+        time.sleep(0.05)
+        content = read(self)
+        with lock:
+            at_once.remove(self)
+        return content
+
+    monkeypatch.setattr(StorePath, "read_bytes", slow)
+    extract(list_images(f"{bucket}/photos"), Colours(), f"{bucket}/out", batch=16, workers=1)
+    assert 4 <= max(most) <= 8
 
 
 RUN = """

@@ -1,7 +1,6 @@
 """Objects of a store, read and written with the real client against a server on this machine."""
 
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -63,7 +62,8 @@ def test_an_interrupted_write_leaves_nothing(bucket):
             file.write(b"half")
             raise KeyboardInterrupt
 
-    pytest.raises(KeyboardInterrupt, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert not place.exists()
 
 

@@ -18,14 +18,18 @@ from PIL import Image
 from p3dc._arrays import Progress
 from p3dc._validation import check_count
 from p3dc.errors import InputError
-from p3dc.images.backbones.backbone import Backbone
+from p3dc.images.backbones.backbone import Backbone, n_cores
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
+from p3dc.images.shards import is_stored
 from p3dc.images.sources import ImageFile, readable
 from p3dc.io.parquet import open_parquet, write_parquet
 from p3dc.io.store import Location, StoreError, writing
 
 FACTS_KEY = b"p3dc.extraction"
+
+STORE_READERS = 8
+"""Threads that read from a store for each one that reads from disk: nearly all of their time, they wait."""
 VERSION = 1
 
 Failure = tuple[str, str]
@@ -109,6 +113,8 @@ def make_part(
             raise ImageError("Its name is not UTF-8 text. Rename it.")
         return read_image(file.path, short_side=backbone.preprocessing.short_side)
 
+    if is_stored(files[0].path):
+        workers = STORE_READERS * (n_cores() if workers is None else workers)
     with closing(embed_images(files, read, backbone, batch=batch, workers=workers)) as results:
         for file, result in results:
             if isinstance(result, ImageError):

@@ -17,7 +17,7 @@ from p3dc.errors import InputError
 from p3dc.io.archives import MAX_BYTES, Member, tar_members, zip_members
 from p3dc.io.atomic import damaged
 from p3dc.io.parquet import open_parquet
-from p3dc.io.store import Location, Stat, StoreError
+from p3dc.io.store import Location, Stat, StoreError, StorePath
 
 MAX_CLASS_BYTES = 1000
 """Bytes of a ``.cls`` member, which names a class."""
@@ -63,6 +63,12 @@ Place: TypeAlias = Location | Member | ParquetImage
 
 Listed = tuple[Place, str, str | None]
 """An image of a shard: where it is, its name in the shard, its class."""
+
+
+def is_stored(place: Place) -> bool:
+    """Whether an image is in a store, not on this machine."""
+    holder = place.archive if isinstance(place, Member) else place.shard if isinstance(place, ParquetImage) else place
+    return isinstance(holder, StorePath)
 
 
 def list_zip(path: Location, is_image: Callable[[str], bool], skipped: Counter[str]) -> Iterator[Listed]:
