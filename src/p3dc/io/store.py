@@ -262,6 +262,8 @@ def _reporting(place: Location) -> Iterator[None]:
         raise
     except Exception as error:  # file systems raise errors of many libraries
         text = str(error) or type(error).__name__
+        if "No such file or directory" in text:  # Google's file system says it in words only
+            raise FileNotFoundError(text) from None
         found = AWS_ERROR.search(text)
         why = f"{found[1]}: {found[2]}" if found else text.partition("\n")[0]
         code = found[1] if found else "NO_SUCH_BUCKET" if NO_BUCKET.search(text) else ""
