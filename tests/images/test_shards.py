@@ -7,8 +7,10 @@ import tracemalloc
 import zipfile
 from collections import Counter
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3dc.errors import InputError
@@ -134,6 +136,14 @@ def test_a_table_may_name_objects(tmp_path, bucket):
     assert [str(image.path) for image in list_csv(tmp_path / "t.csv")] == [f"{bucket}/b.png", f"{tmp_path}/a.png"]
 
 
+def test_shards_without_images_say_what_they_hold(tmp_path):
+    with pytest.raises(InputError, match=r"a.tar holds no images, but 1 other files \(.txt\)"):
+        keys(write_tar(tmp_path / "a.tar", {"a.txt": b"1"}))
+    pq.write_table(pa.table({"label": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="0 columns of images, struct<bytes, path>; its columns are label"):
+        keys(tmp_path / "a.parquet")
+
+
 @pytest.mark.parametrize("name", ["../x.png", "/etc/x.png", "a/../../x.png", "..\\x.png"])
 @pytest.mark.parametrize("write", [write_zip, write_tar])
 def test_names_that_lead_out_are_refused(tmp_path, name, write):
@@ -221,6 +231,7 @@ def test_a_packed_tar_is_refused(tmp_path):
         keys(tmp_path / "a.tar")
 
 
+@settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=2000), st.integers(0, 1500))
 def test_damaged_archives_raise_nothing_else(tmp_path_factory, noise, at):
     folder = tmp_path_factory.mktemp("damaged")

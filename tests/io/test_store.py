@@ -1,5 +1,6 @@
 """Objects of a store, read and written with the real client against a server on this machine."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -157,6 +158,29 @@ def test_an_answer_cut_short_is_not_used(elsewhere):
         elsewhere(address)
         with pytest.raises(StoreError, match=r"s3://bucket/x (is cut short|cannot be used)"):
             StorePath("s3://bucket/x").read_bytes()
+
+
+def test_an_upload_that_fails_is_not_completed(elsewhere):
+    asked = []
+
+    def refuse_the_second_piece(request):
+        asked.append((request.command, request.path))
+        request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        begun = b"<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>"
+        body = begun if request.path.endswith("?uploads") else b""
+        request.send_response(403 if "partNumber=2" in request.path else 200)
+        request.send_header("Content-Length", str(len(body)))
+        request.send_header("ETag", '"1"')
+        request.end_headers()
+        request.wfile.write(body)
+
+    with answering(refuse_the_second_piece) as address:
+        elsewhere(address)
+        with pytest.raises(StoreError, match="Check the credentials"):
+            StorePath("s3://bucket/x").write_bytes(bytes(25_000_000))
+        gc.collect()
+    assert [path for command, path in asked if "partNumber=2" in path]
+    assert not [path for command, path in asked if command == "POST" and "uploadId=7" in path]
 
 
 def test_hf_addresses_are_not_written():

@@ -52,8 +52,8 @@ ModelBackbone = Annotated[str | None, typer.Option(help="The .onnx file, if the 
 
 @app.command()
 def extract(
-    images: Annotated[Path, typer.Argument(help="A folder for each class, a flat folder, or a CSV of path and label.")],
-    out: Annotated[Path, typer.Option(help="Folder for the features; an interrupted run is continued.")],
+    images: Annotated[Path, typer.Argument(help="A folder, a CSV of path and label, or shards; here or in a store.")],
+    out: Annotated[Path, typer.Option(help="Folder or address for the features; an interrupted run is continued.")],
     backbone: BackboneOption = lite0.NAME,
     batch: Annotated[int, typer.Option(help="Images in a batch of the network.")] = 32,
     part_rows: Annotated[int, typer.Option(help="Images in a part; an interrupted run repeats at most one.")] = 4096,

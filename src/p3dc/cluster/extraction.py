@@ -19,6 +19,7 @@ from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.extraction import LOCK, Extraction, check_end, summarise, writing_to
 from p3dc.images.extraction_parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
+from p3dc.images.shards import is_stored
 from p3dc.images.sources import ImageFile
 from p3dc.io.store import Address, Location, location
 
@@ -99,7 +100,7 @@ def _packed(number: int, files: list[ImageFile]) -> Any:
 
 
 def _sees(files: list[ImageFile]) -> bool:
-    return any(file.path.exists() for file in files if isinstance(file.path, Path))
+    return any(not is_stored(file.path) and file.path.exists() for file in files)
 
 
 def _run(

@@ -51,7 +51,7 @@ class ParquetImage:
     def read_bytes(self) -> bytes:
         """Read the image; the last row groups that were read stay in memory."""
         with _reading:  # or every thread would read the same row group
-            images = _row_group(self.shard, self.shard.stat(), self.column, self.group)
+            images = _row_group(self.shard, self.stat(), self.column, self.group)
         content = images[self.row].as_py()
         if content is None:
             raise InputError("Its row has no bytes, only a path. Write the data set with its images embedded.")

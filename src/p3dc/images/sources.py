@@ -84,10 +84,8 @@ def list_folder(root: Address, skipped: Counter[str] | None = None) -> Iterator[
     if shards:
         skipped.subtract(_ending(shard.name) for shard in shards)
         skipped += Counter()  # removes what has become zero
-        return chain.from_iterable(_list_shard(shard, skipped) for shard in shards)
-    raise InputError(
-        f"{readable(folder)} holds no images{_describe(skipped)}. Images end in {', '.join(sorted(ENDINGS))}."
-    )
+        return _list_shards(folder, shards, skipped)
+    raise _no_images(folder, skipped)
 
 
 def list_images(path: Address, skipped: Counter[str] | None = None) -> Iterator[ImageFile]:
@@ -101,7 +99,7 @@ def list_images(path: Address, skipped: Counter[str] | None = None) -> Iterator[
     shard = place if isinstance(place, Path) else place.looked_up()
     if not shard.is_file():
         raise InputError(f"{readable(shard)} does not exist. Give a folder of images, a CSV, or a shard.")
-    return _list_shard(shard, Counter() if skipped is None else skipped)
+    return _list_shards(place, [shard], Counter() if skipped is None else skipped)
 
 
 def _shards(folder: Location) -> list[Location]:
@@ -114,10 +112,20 @@ def _shards(folder: Location) -> list[Location]:
     ]
 
 
-def _list_shard(shard: Location, skipped: Counter[str]) -> Iterator[ImageFile]:
-    """List the images of a shard, with keys of the shard's and the image's name."""
-    for place, name, label in LISTERS[shard.suffix.lower()](shard, _is_image, skipped):
-        yield ImageFile(place, readable(f"{shard.name}/{name}"), None if label is None else readable(label))
+def _list_shards(given: Location, shards: list[Location], skipped: Counter[str]) -> Iterator[ImageFile]:
+    """List the images of shards, with keys of the shard's and the image's name."""
+    n_images = 0
+    for shard in shards:
+        for place, name, label in LISTERS[shard.suffix.lower()](shard, _is_image, skipped):
+            yield ImageFile(place, readable(f"{shard.name}/{name}"), None if label is None else readable(label))
+            n_images += 1
+    if not n_images:
+        raise _no_images(given, skipped)
+
+
+def _no_images(given: Location, skipped: Counter[str]) -> InputError:
+    others = _describe(skipped)
+    return InputError(f"{readable(given)} holds no images{others}. Images end in {', '.join(sorted(ENDINGS))}.")
 
 
 def _is_image(name: str) -> bool:

@@ -73,7 +73,8 @@ class Member:
         return content
 
     def _packed(self) -> bytes:
-        file = _opened(self.archive, self.archive.stat())
+        found = self.archive.stat()
+        file = _opened(self.archive, Stat(found.st_size, found.st_mtime_ns))
         if self.crc is None:
             return read_exactly(self.archive, file, self.start, self.packed)
         guess = LOCAL_HEADER + len(self.name.encode("utf-8", "surrogateescape")) + 64
@@ -173,7 +174,7 @@ class _Ranges(io.RawIOBase):
 
 
 @lru_cache(maxsize=16)
-def _opened(path: Location, stamp: Any) -> Any:
+def _opened(path: Location, stamp: Stat) -> Any:
     """Keep archives open for reading at any place; one that has changed since is opened again."""
     if isinstance(path, Path):
         from pyarrow import OSFile
