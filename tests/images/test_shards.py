@@ -252,16 +252,32 @@ def test_damaged_archives_raise_nothing_else(tmp_path_factory, noise, at):
             pass
 
 
-def test_a_tar_is_listed_without_reading_its_photos(tmp_path, s3, bucket, monkeypatch):
-    members = {f"{number:03}.png": bytes(300_000) for number in range(20)}
-    write_tar(tmp_path / "a.tar", members)
+def test_a_tar_is_listed_in_few_requests_and_large_members_are_passed_over(tmp_path, bucket, monkeypatch):
+    write_tar(tmp_path / "small.tar", {f"{number:03}.png": bytes(1000) for number in range(100)})
+    write_tar(tmp_path / "large.tar", {f"{number:03}.png": bytes(300_000) for number in range(20)})
     upload(tmp_path, bucket)
+    monkeypatch.setattr(archives, "READ_AHEAD", 2**16)
     read = []
     real = archives.read_exactly
     monkeypatch.setattr(archives, "read_exactly", lambda *asked: read.append(asked[-1]) or real(*asked))
-    assert len(list(tar_members(location(f"{bucket}/a.tar").looked_up()))) == 20
-    assert len(read) <= 22
-    assert sum(read) < 22 * archives.READ_AHEAD
+    for name, n_members, most in (("small.tar", 100, 5), ("large.tar", 20, 22)):
+        read.clear()
+        assert len(list(tar_members(location(f"{bucket}/{name}").looked_up()))) == n_members
+        assert len(read) <= most
+        assert sum(read) <= most * 2**16
+
+
+def test_many_shards_of_a_store_are_listed_in_order(tmp_path, bucket):
+    for number in range(20):
+        write_tar(tmp_path / f"{number:02}.tar", {"a.png": b"1", "b.txt": b"2", "c.png": b"3"})
+    upload(tmp_path, bucket)
+    skipped = Counter()
+    found = [image.key for image in list_images(bucket, skipped)]
+    assert found == [f"{number:02}.tar/{name}.png" for number in range(20) for name in "ac"]
+    assert skipped == {".txt": 20}
+    location(f"{bucket}/12.tar").write_bytes(b"no tar at all" * 100)
+    with pytest.raises(InputError, match=r"12.tar is damaged"):
+        list(list_images(bucket))
 
 
 def listing(n_folders, n_each):

@@ -4,18 +4,22 @@ import csv
 import io
 import os
 import posixpath
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from p3dc.errors import InputError
-from p3dc.images.shards import LISTERS, Place
+from p3dc.images.shards import LISTERS, Listed, Place
 from p3dc.io.atomic import damaged
 from p3dc.io.store import ADDRESS, Address, Location, StorePath, location
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+
+LISTED_AHEAD = 8
+"""Shards of a store that are listed at once."""
 
 Entry = tuple[str, str, StorePath | None, bool]
 """An entry of a folder: its sort key, its path from the root, its address in a store, and whether it is a folder."""
@@ -115,12 +119,34 @@ def _shards(folder: Location) -> list[Location]:
 def _list_shards(given: Location, shards: list[Location], skipped: Counter[str]) -> Iterator[ImageFile]:
     """List the images of shards, with keys of the shard's and the image's name."""
     n_images = 0
-    for shard in shards:
-        for place, name, label in LISTERS[shard.suffix.lower()](shard, _is_image, skipped):
+    for shard, listed in _listed(shards, skipped):
+        for place, name, label in listed:
             yield ImageFile(place, readable(f"{shard.name}/{name}"), None if label is None else readable(label))
             n_images += 1
     if not n_images:
         raise _no_images(given, skipped)
+
+
+def _listed(shards: list[Location], skipped: Counter[str]) -> Iterator[tuple[Location, Iterable[Listed]]]:
+    """List shards in order; in a store some are listed ahead, since each listing mostly waits."""
+
+    def list_one(shard: Location, others: Counter[str]) -> Iterator[Listed]:
+        return LISTERS[shard.suffix.lower()](shard, _is_image, others)
+
+    if len(shards) == 1 or isinstance(shards[0], Path):
+        yield from ((shard, list_one(shard, skipped)) for shard in shards)
+        return
+    with ThreadPoolExecutor(LISTED_AHEAD) as pool:
+        remaining, waiting = iter(shards), deque[tuple[Location, Counter[str], Future[list[Listed]]]]()
+        while True:
+            for shard in islice(remaining, LISTED_AHEAD - len(waiting)):
+                others: Counter[str] = Counter()
+                waiting.append((shard, others, pool.submit(lambda *each: list(list_one(*each)), shard, others)))
+            if not waiting:
+                return
+            shard, others, listed = waiting.popleft()
+            yield shard, listed.result()
+            skipped.update(others)
 
 
 def _no_images(given: Location, skipped: Counter[str]) -> InputError:

@@ -20,8 +20,8 @@ from p3dc.io.store import Location, Stat, StorePath, read_exactly, read_range
 MAX_BYTES = 2**28
 """Larger members are not read into memory."""
 
-READ_AHEAD = 2**16
-"""Bytes that are read around the header of a member of a tar: in a store, a request costs as much as these."""
+READ_AHEAD = 2**22
+"""Bytes of a tar in a store that are read at once to find headers: the wait for a request costs about as much."""
 
 LOCAL_HEADER = 30
 """Bytes of a zip member's own header before its name."""
@@ -112,7 +112,10 @@ def zip_members(path: Location) -> list[Member]:
 
 
 def tar_members(path: Location) -> Iterator[Member]:
-    """List the files of a tar in its order; only headers are read, one at a time."""
+    """List the files of a tar in its order, one at a time.
+
+    On disk only headers are read. In a store the tar is read in blocks, and larger members are passed over.
+    """
     seen: set[str] = set()
     with _reading(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
         while (info := archive.next()) is not None:
