@@ -142,3 +142,18 @@ def bucket(s3, request):
     from tests.stores import make_bucket
 
     return make_bucket(f"bucket-{abs(hash(request.node.nodeid))}")
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Point the client to another server."""
+    from p3dc.io import store
+    from tests.stores import ACCOUNT
+
+    def use(address, **account):
+        for name, value in (ACCOUNT | account | {"AWS_ENDPOINT_URL": address}).items():
+            monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
+        store._file_system.cache_clear()
+
+    yield use
+    store._file_system.cache_clear()

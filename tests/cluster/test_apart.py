@@ -54,13 +54,15 @@ import sys
 from functools import partial
 from p3dc.cluster.connection import connected
 from p3dc.cluster.extraction import extract
+from p3dc.cluster.priors import average
 from p3dc.images.sources import list_images
 from tests.cluster.test_apart import PARTS, load_waiting
 
 bucket, address = sys.argv[1:]
 with connected(address):
     done = extract(list_images(f"{bucket}/photos"), partial(load_waiting, f"{bucket}/gate"), f"{bucket}/out", **PARTS)
-print(done.n_files, done.n_rows, done.n_kept)
+    priors = average(done.folder)
+print(done.n_files, done.n_rows, done.n_kept, *priors.counts)
 """
 
 
@@ -159,7 +161,7 @@ def test_a_host_taken_away_loses_no_row_and_doubles_none(hosts, tmp_path):
     assert driver.poll() is None
     hosts[2].take_away()
     location(f"{bucket}/gate/open").write_bytes(b"1")
-    assert outcome(driver).splitlines()[-1] == "21 18 0"  # before it, Ray reports that a host has gone
+    assert outcome(driver).splitlines()[-1] == "21 18 0 6 6 6"  # before it, Ray reports that a host has gone
     found = {path.name: path.read_bytes() for path, _ in location(f"{bucket}/out").entries()}
     assert found == {path.name: path.read_bytes() for path, _ in location(f"{bucket}/expected").entries()}
     read = FeatureSet.load(f"{bucket}/out")

@@ -305,17 +305,13 @@ def test_listing_many_keys_takes_the_memory_of_one_folder(monkeypatch):
     assert peaks[2] < 1.2 * peaks[1] < 1_000_000
 
 
-def test_a_store_that_fails_is_no_bad_photo(monkeypatch):
+def test_a_store_that_fails_is_no_bad_photo(elsewhere):
     def down(request):
         request.send_response(403)
         request.send_header("Content-Length", "0")
         request.end_headers()
 
     with answering(down) as address:
-        from p3dc.io import store
-
-        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-        store._file_system.cache_clear()
+        elsewhere(address)
         with pytest.raises(StoreError, match="Check the credentials"):
             read_image("s3://bucket/a.png")
-        store._file_system.cache_clear()

@@ -13,21 +13,7 @@ import pytest
 from p3dc import FeatureSet, InputError
 from p3dc.io.store import StoreError, StorePath, location, writing
 from tests.conftest import make_features
-from tests.stores import ACCOUNT, answering
-
-
-@pytest.fixture
-def elsewhere(monkeypatch):
-    """Point the client to another server."""
-    from p3dc.io import store
-
-    def use(address, **account):
-        for name, value in (ACCOUNT | account | {"AWS_ENDPOINT_URL": address}).items():
-            monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
-        store._file_system.cache_clear()
-
-    yield use
-    store._file_system.cache_clear()
+from tests.stores import answering
 
 
 def test_what_is_written_is_read_and_listed(bucket):

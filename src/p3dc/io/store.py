@@ -265,7 +265,7 @@ def _reporting(place: Location) -> Iterator[None]:
         if "No such file or directory" in text:  # Google's file system says it in words only
             raise FileNotFoundError(text) from None
         found = AWS_ERROR.search(text)
-        why = f"{found[1]}: {found[2]}" if found else text.partition("\n")[0]
+        why = " ".join((f"{found[1]}: {found[2]}" if found else text.partition("\n")[0]).split())
         code = found[1] if found else "NO_SUCH_BUCKET" if NO_BUCKET.search(text) else ""
         remedy = REMEDIES.get(code, "Check the address, the credentials and the network.")
-        raise StoreError(f"{place} cannot be used ({why.strip().rstrip('.:')}). {remedy}") from None
+        raise StoreError(f"{place} cannot be used ({why.rstrip('.:')}). {remedy}") from None
