@@ -6,7 +6,6 @@ not grow with the work: it has to start, and each job starts processes. They are
 subtracted before the rates are computed.
 """
 
-import os
 import sys
 import tempfile
 import time
@@ -86,7 +85,7 @@ def measure_listing() -> None:
     root = Path("/data/images/train")
     files = [ImageFile(root / name, "".join(name), name.partition("/")[0]) for name in names]
     for file in files:
-        os.fspath(file.path)
+        str(file.path)
     held = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     packed = on_ray._packed(0, files).nbytes

@@ -125,3 +125,35 @@ def network(tmp_path_factory):
     path.write_bytes(model([("Flatten", ["pixels"], ["features"], {})]))
     path.with_suffix(".toml").write_text(TOML)
     return path
+
+
+@pytest.fixture(scope="session")
+def s3():
+    """The address of an S3 server on this machine, which the environment names as well."""
+    from tests.stores import s3_server
+
+    with pytest.MonkeyPatch.context() as patch, s3_server(patch) as address:
+        yield address
+
+
+@pytest.fixture
+def bucket(s3, request):
+    """A new bucket."""
+    from tests.stores import make_bucket
+
+    return make_bucket(f"bucket-{abs(hash(request.node.nodeid))}")
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Point the client to another server."""
+    from p3dc.io import store
+    from tests.stores import ACCOUNT
+
+    def use(address, **account):
+        for name, value in (ACCOUNT | account | {"AWS_ENDPOINT_URL": address}).items():
+            monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name, raising=False)
+        store._file_system.cache_clear()
+
+    yield use
+    store._file_system.cache_clear()

@@ -1,6 +1,5 @@
 """Labelled features, and how to load and save them."""
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +11,11 @@ import numpy.typing as npt
 from p3dc._arrays import Floats, Labels, Progress, read_only, row_blocks
 from p3dc._validation import as_labels, as_names, as_rows
 from p3dc.errors import InputError
-from p3dc.io.atomic import check_text, replacing
+from p3dc.io.atomic import check_text
 from p3dc.io.npz import read_npz, write_npz
 from p3dc.io.parquet import COLUMNS, Batch, count_rows, parquet_batches, parts_of, read_parquet, write_parquet
 from p3dc.io.plk import read_plk
+from p3dc.io.store import Address, Location, location, writing
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -91,12 +91,12 @@ class FeatureSet:
         return f"FeatureSet({n_rows:,} rows, {n_features:,} features, {len(self.class_names):,} classes)"
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, columns: tuple[str, str, str] = COLUMNS) -> "FeatureSet":
+    def load(cls, path: Address, *, columns: tuple[str, str, str] = COLUMNS) -> "FeatureSet":
         """Read features from a file, or from a folder of Parquet parts.
 
         Parameters
         ----------
-        path : path
+        path : path, or address in a store
             ``.npz`` with ``features``, ``labels`` and perhaps ``class_names`` and ``ids``; ``.parquet``, a file or a
             folder of parts; or ``.plk``, the pickled dict from class to vectors of the S2M2 and DC releases. Nothing in
             a pickle is run: only arrays and containers are read.
@@ -107,27 +107,27 @@ class FeatureSet:
         -------
         FeatureSet
         """
-        path = Path(path)
-        return _load(path, _format_of(path), columns)
+        place = location(path)
+        return _load(place, _format_of(place), columns)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: Address) -> None:
         """Write to ``.npz`` or ``.parquet``, by the ending of the path. The file appears whole or not at all."""
-        path = Path(path)
-        if path.suffix not in (".npz", ".parquet"):
-            raise InputError(f"{path} ends in {path.suffix!r}. Features are written as .npz or .parquet.")
+        place = location(path)
+        if place.suffix not in (".npz", ".parquet"):
+            raise InputError(f"{place} ends in {place.suffix!r}. Features are written as .npz or .parquet.")
         check_text(self.class_names, "class_names")
         check_text([] if self.ids is None else self.ids.tolist(), "ids")
-        with replacing(path) as temporary:
-            if path.suffix == ".npz":
+        with writing(place) as file:
+            if place.suffix == ".npz":
                 arrays = {"features": self.features, "labels": self.labels, "class_names": np.array(self.class_names)}
-                write_npz(temporary, arrays if self.ids is None else arrays | {"ids": self.ids})
+                write_npz(file, arrays if self.ids is None else arrays | {"ids": self.ids})
             else:
                 names = np.array(self.class_names, dtype=object)
-                write_parquet(temporary, _batches(self, names), class_names=self.class_names)
+                write_parquet(file, _batches(self, names), class_names=self.class_names)
 
 
 def stream_features(
-    path: str | os.PathLike[str],
+    path: Address,
     *,
     columns: tuple[str, str, str] = COLUMNS,
     progress: Progress | None = None,
@@ -136,12 +136,12 @@ def stream_features(
 
     ``progress`` is called after each batch with the number of rows read and the number of all rows.
     """
-    path = Path(path)
-    kind = _format_of(path)
+    place = location(path)
+    kind = _format_of(place)
     if kind == "parquet":
-        n_rows, batches = count_rows(path), parquet_batches(path, columns)
+        n_rows, batches = count_rows(place), parquet_batches(place, columns)
     else:
-        whole = _load(path, kind, columns)
+        whole = _load(place, kind, columns)
         n_rows, batches = len(whole), _batches(whole, np.array(whole.class_names))
     done = 0
     for batch in batches:
@@ -157,13 +157,13 @@ def _batches(whole: FeatureSet, names: npt.NDArray[Any]) -> Iterator[Batch]:
         yield block, names[whole.labels[part]], None if whole.ids is None else whole.ids[part]
 
 
-def feature_parts(path: str | os.PathLike[str]) -> list[Path]:
+def feature_parts(path: Address) -> list[Location]:
     """List the files that :func:`stream_features` reads, in order; each can be read separately."""
-    path = Path(path)
-    return parts_of(path) if _format_of(path) == "parquet" else [path]
+    place = location(path)
+    return parts_of(place) if _format_of(place) == "parquet" else [place]
 
 
-def _load(path: Path, kind: str, columns: tuple[str, str, str]) -> FeatureSet:
+def _load(path: Location, kind: str, columns: tuple[str, str, str]) -> FeatureSet:
     readers = {"npz": read_npz, "parquet": lambda path: read_parquet(path, columns), "plk": _read_plk}
     content = readers[kind](path)
     try:
@@ -172,7 +172,7 @@ def _load(path: Path, kind: str, columns: tuple[str, str, str]) -> FeatureSet:
         raise InputError(f"{path}: {error}") from None
 
 
-def _format_of(path: Path) -> str:
+def _format_of(path: Location) -> str:
     if path.is_dir():
         return "parquet"
     if not path.exists():
@@ -183,7 +183,9 @@ def _format_of(path: Path) -> str:
     return formats[path.suffix]
 
 
-def _read_plk(path: Path) -> dict[str, Any]:
+def _read_plk(path: Location) -> dict[str, Any]:
+    if not isinstance(path, Path):
+        raise InputError(f"{path} is in a store, where only .npz and .parquet are read. Fetch it first.")
     features, counts = read_plk(path)
     labels = np.repeat(np.arange(len(counts)), list(counts.values()))
     return {"features": features, "labels": labels, "class_names": list(counts)}

@@ -1,5 +1,6 @@
 """Extraction on a Ray cluster: the files are those of one process, even if a worker dies."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from p3dc.cluster.extraction import _PartWriter, extract
+from p3dc.cluster.extraction import _packed, _PartWriter, extract
 from p3dc.errors import InputError
 from p3dc.images.extraction import LOCK
 from p3dc.images.extraction import extract as extract_here
 from p3dc.images.extraction_parts import maker_of
-from p3dc.images.sources import ImageFile, list_folder
+from p3dc.images.sources import ImageFile, list_folder, list_images
 from tests.cluster.conftest import Gate, until
 from tests.images.test_extraction import Colours, contents, make_photos
+from tests.stores import photo, write_zip
 
 PARTS = {"part_rows": 4, "batch": 2}
 
@@ -143,6 +145,16 @@ def test_a_machine_that_does_not_see_the_files_says_so(tmp_path):
         worker.work(part, files, seen=True)
     assert not part.exists()
     assert [key for key, _ in worker.work(part, files, seen=False)] == ["a.jpg"]
+
+
+def test_an_archive_that_a_machine_does_not_see_is_no_list_of_failures(tmp_path):
+    path = write_zip(tmp_path / "a.zip", {"1.png": photo()})
+    row = _packed(0, list(list_images(path))).to_pydict()
+    (tmp_path / LOCK).touch()
+    path.unlink()
+    worker = _PartWriter(tmp_path, maker_of(Colours(), 4), load, batch=2, cpus=1)
+    outcome = worker({name: list(column) for name, column in row.items()})["outcome"][0]
+    assert f"does not see {path}/1.png" in json.loads(outcome)["error"]
 
 
 def test_a_machine_with_another_network_says_so(tmp_path):

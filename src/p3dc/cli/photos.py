@@ -1,15 +1,13 @@
 """Commands for photos: extract, fit, predict, label, explain, add."""
 
-import csv
 import fcntl
 import os
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +23,7 @@ from p3dc.cli.shared import (
     bar,
     changing_bar,
     check_outputs,
+    csv_output,
     engine_of,
     screen,
 )
@@ -32,10 +31,13 @@ from p3dc.errors import InputError
 from p3dc.images.backbones import lite0
 from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier
+from p3dc.images.decoding import Photo
 from p3dc.images.examples import labelled
 from p3dc.images.prediction_rows import COLUMNS, row
-from p3dc.images.sources import ImageFile, list_folder, list_images, readable
-from p3dc.io.atomic import replacing, write_json
+from p3dc.images.shards import LISTERS
+from p3dc.images.sources import ImageFile, list_images, readable
+from p3dc.io.atomic import write_json
+from p3dc.io.store import Location, location
 from p3dc.priors.prototypes import Priors
 
 if TYPE_CHECKING:
@@ -50,8 +52,8 @@ ModelBackbone = Annotated[str | None, typer.Option(help="The .onnx file, if the 
 
 @app.command()
 def extract(
-    images: Annotated[Path, typer.Argument(help="A folder for each class, a flat folder, or a CSV of path and label.")],
-    out: Annotated[Path, typer.Option(help="Folder for the features; an interrupted run is continued.")],
+    images: Annotated[Path, typer.Argument(help="A folder, a CSV of path and label, or shards; here or in a store.")],
+    out: Annotated[Path, typer.Option(help="Folder or address for the features; an interrupted run is continued.")],
     backbone: BackboneOption = lite0.NAME,
     batch: Annotated[int, typer.Option(help="Images in a batch of the network.")] = 32,
     part_rows: Annotated[int, typer.Option(help="Images in a part; an interrupted run repeats at most one.")] = 4096,
@@ -61,16 +63,19 @@ def extract(
 ) -> None:
     """Extract features of images, as Parquet parts."""
     check_outputs(json=json, inputs=[images])
+    folder = location(out)
     skipped: Counter[str] = Counter()
-    files = _reporting_skipped(list_images(images, skipped), skipped)
+    files: Iterable[ImageFile] = _reporting_skipped(list_images(images, skipped), skipped)
     with engine_of(engine, address) as on_ray, bar("images") as progress:
-        done = _extract(files, backbone, out, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=progress)
+        if not on_ray and isinstance(location(images), Path):
+            files = list(files)  # then the bar knows how many there are
+        done = _extract(files, backbone, folder, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=progress)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
-        write_json(json, {"folder": str(out), "rows": done.n_rows, "files": done.n_files, "failures": failed})
+        write_json(json, {"folder": str(folder), "rows": done.n_rows, "files": done.n_files, "failures": failed})
     _report_failures(done.failures)
     earlier = f", {done.n_kept:,} of them by an earlier run" if done.n_kept else ""
-    screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(out)}{earlier}")
+    screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(folder)}{earlier}")
     if not done.n_rows:
         raise InputError("none of the images could be read. Look at the reasons above.")
 
@@ -148,7 +153,7 @@ def predict(
     files = _list_photos(photos)
     counts: Counter[str] = Counter()
     failures: list[tuple[str, str]] = []
-    with _csv_output(csv_file) as write:
+    with csv_output(csv_file) as write:
         write(COLUMNS)
         for found in classifier.predict(files):
             write(row(found))
@@ -193,7 +198,7 @@ def label(
     _report_failures([*classifier.failures, *failures])
     refined, counts = together.classifier, Counter(found.label for found in together.predictions if not found.failure)
     group_of = {key: str(number) for number, keys in enumerate(together.groups, 1) for key in keys}
-    with _csv_output(csv_file, echo=False) as write:
+    with csv_output(csv_file, echo=False) as write:
         write((*COLUMNS, "group"))
         for found in together.predictions:
             write([*row(found), group_of.get(found.key, "")])
@@ -236,12 +241,12 @@ def explain(
     screen().print(f"Picture: {out}")
 
 
-def _extract(files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
-    """Extract here or on Ray; either lists all files first, so that the progress bar knows their number."""
+def _extract(files: Iterable[ImageFile], backbone: str, out: Location, *, on_ray: bool, **options: Any) -> "Extraction":
+    """Extract here or on Ray."""
     if not on_ray:
         from p3dc.images.extraction import extract as extract_here
 
-        return extract_here(list(files), load_backbone(backbone), out, **options)
+        return extract_here(files, load_backbone(backbone), out, **options)
     from p3dc.cluster.extraction import extract as extract_on_ray
 
     source = backbone if backbone == lite0.NAME else Path(backbone).absolute()
@@ -294,13 +299,15 @@ def _report_skipped(skipped: Counter[str]) -> None:
         typer.echo(f"p3dc: {skipped.total():,} files that do not end like an image are skipped: {listed}", err=True)
 
 
-def _list_photos(photos: Iterable[Path]) -> list[Path]:
+def _list_photos(photos: Iterable[Path]) -> list[Photo]:
     return [path for given in photos for path in _photos(given)]
 
 
-def _photos(given: Path) -> Iterable[Path]:
+def _photos(given: Path) -> Iterable[Photo]:
+    place = location(given)
     try:
-        return (file.path for file in list_folder(given)) if given.is_dir() else [given]
+        several = place.suffix.lower() in LISTERS or place.is_dir()
+        return (file.path for file in list_images(place)) if several else [str(place)]
     except OSError:  # its type cannot be found out; reading it gives the reason
         return [given]
 
@@ -363,31 +370,3 @@ def _facts(classifier: ImageClassifier) -> dict[str, Any]:
     } | (
         {"unlabelled_use": classifier.unlabelled_use, "groups": classifier.groups} if classifier.unlabelled_keys else {}
     )
-
-
-@contextmanager
-def _csv_output(path: Path | None, *, echo: bool = True) -> Iterator[Callable[[Sequence[str]], None]]:
-    """Yield a function that writes a row of a CSV: to the screen at once, and to a file that appears when complete.
-
-    Without ``echo``, rows that go to a file do not go to the screen.
-    """
-    if path is None:
-        yield partial(_write_row, sys.stdout)
-        return
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-
-        def write(cells: Sequence[str]) -> None:
-            _write_row(file, cells)
-            if not echo:
-                return
-            try:
-                _write_row(sys.stdout, cells)
-            except OSError:  # its reader has gone, or has no room; the file is still wanted
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-        yield write
-
-
-def _write_row(file: IO[str], cells: Sequence[str]) -> None:
-    csv.writer(file, lineterminator="\n").writerow(cells)
-    file.flush()

@@ -6,9 +6,10 @@ that makes the part again writes the same file. Ray Data's own writers would nam
 """
 
 import json
-import os
+import pickle
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,18 @@ from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.extraction import LOCK, Extraction, check_end, summarise, writing_to
 from p3dc.images.extraction_parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
+from p3dc.images.shards import is_stored
 from p3dc.images.sources import ImageFile
+from p3dc.io.store import Address, Location, location
 
 Row = dict[str, Any]
-"""A batch of Ray Data with one part: its number, and its files or their outcome as JSON."""
+"""A batch of Ray Data with one part: its number, and its files or their outcome."""
 
 
 def extract(
     files: Iterable[ImageFile],
     load: Callable[..., Backbone],
-    out: str | os.PathLike[str],
+    out: Address,
     *,
     part_rows: int = 4096,
     batch: int = 32,
@@ -42,11 +45,11 @@ def extract(
     Parameters
     ----------
     files : iterable of ImageFile
-        The images, in a fixed order, at paths that every machine sees.
+        The images, in a fixed order, in a store or at paths that every machine sees.
     load : callable
         Loads the backbone, given ``threads``; :func:`p3dc.images.backbones.loading.load_backbone`, for example.
     out : path
-        The folder, at a path that every machine sees.
+        The folder: an address in a store, or a path that every machine sees.
     part_rows, batch : int
         As in :func:`p3dc.images.extraction.extract`.
     cpus : int, default=1
@@ -62,12 +65,13 @@ def extract(
     maker = maker_of(load(threads=cpus), part_rows)
     sizes: list[int] = []
     parts: list[Any] = []
-    with writing_to(Path(out).absolute()) as folder:
+    with writing_to(location(out).absolute()) as folder:
         for number, part in in_parts(files, part_rows):
             parts.append(ray.put(_packed(number, part)))
             sizes.append(len(part))
         check_end(folder, len(parts))
-        finished = [part for number, part in enumerate(parts) if part_path(folder, number).exists()]
+        present = {path.name for path in folder.glob("part-*.parquet")}
+        finished = [part for number, part in enumerate(parts) if part_path(folder, number).name in present]
         kept = dict(_run(finished, _PartChecker, (folder, maker), cpus))
         failures = {number: failed for number, failed in kept.items() if failed is not None}
         missing = [part for number, part in enumerate(parts) if number not in failures]
@@ -80,7 +84,7 @@ def extract(
             if progress is not None:
                 progress(n_done, sum(sizes))
         summarise(folder, maker, n_done, _in_order(failures), complete=True)
-    return Extraction(Path(out), n_done, n_kept, tuple(_in_order(failures)))
+    return Extraction(location(out), n_done, n_kept, tuple(_in_order(failures)))
 
 
 def _in_order(failures: dict[int, list[Failure]]) -> list[Failure]:
@@ -88,15 +92,15 @@ def _in_order(failures: dict[int, list[Failure]]) -> list[Failure]:
 
 
 def _packed(number: int, files: list[ImageFile]) -> Any:
-    """Describe a part in one row; JSON can hold names that are not UTF-8, which Arrow refuses."""
+    """Describe a part in one row."""
     import pyarrow as pa
 
-    rows = [[os.path.abspath(file.path), file.key, file.label] for file in files]  # noqa: PTH100
-    return pa.table({"number": [number], "files": [json.dumps(rows)], "seen": [_sees(files)]})
+    here = [replace(file, path=file.path.absolute()) for file in files]
+    return pa.table({"number": [number], "files": [pickle.dumps(here)], "seen": [_sees(files)]})
 
 
 def _sees(files: list[ImageFile]) -> bool:
-    return any(file.path.exists() for file in files)
+    return any(not is_stored(file.path) and file.path.exists() for file in files)
 
 
 def _run(
@@ -128,12 +132,12 @@ def _run(
 class _PartChecker:
     """Actor that reads the failures of finished parts; None for a part that has to be made."""
 
-    def __init__(self, folder: Path, maker: Maker) -> None:
+    def __init__(self, folder: Location, maker: Maker) -> None:
         self.folder, self.maker = folder, maker
 
     def __call__(self, row: Row) -> Row:
         number = int(row["number"][0])
-        files = [ImageFile(Path(path), key, label) for path, key, label in json.loads(row["files"][0])]
+        files = pickle.loads(row["files"][0])
         outcome: dict[str, Any]
         try:
             outcome = {"failures": self.work(part_path(self.folder, number), files, seen=bool(row["seen"][0]))}
@@ -141,20 +145,20 @@ class _PartChecker:
             outcome = {"error": str(error)}
         return {"number": [number], "outcome": [json.dumps(outcome)]}
 
-    def work(self, path: Path, files: list[ImageFile], *, seen: bool) -> list[Failure] | None:
+    def work(self, path: Location, files: list[ImageFile], *, seen: bool) -> list[Failure] | None:
         return kept_failures(path, files, self.maker)
 
 
 class _PartWriter(_PartChecker):
     """Actor that makes parts and writes them."""
 
-    def __init__(self, folder: Path, maker: Maker, load: Callable[..., Backbone], batch: int, cpus: int) -> None:
+    def __init__(self, folder: Location, maker: Maker, load: Callable[..., Backbone], batch: int, cpus: int) -> None:
         super().__init__(folder, maker)
         self.load, self.batch, self.cpus = load, batch, cpus
         self.backbone: Backbone | None = None
 
-    def work(self, path: Path, files: list[ImageFile], *, seen: bool) -> list[Failure]:
-        if not (self.folder / LOCK).exists():
+    def work(self, path: Location, files: list[ImageFile], *, seen: bool) -> list[Failure]:
+        if isinstance(self.folder, Path) and not (self.folder / LOCK).exists():
             raise _unseen(self.folder)
         if seen and not _sees(files):
             raise _unseen(files[0].path)
@@ -170,6 +174,6 @@ class _PartWriter(_PartChecker):
         return backbone
 
 
-def _unseen(path: Path) -> InputError:
-    remedy = "Share images and features with every machine, under the same path."
+def _unseen(path: object) -> InputError:
+    remedy = "Share images and features with every machine under the same path, or keep them in a store."
     return InputError(f"{socket.gethostname()} does not see {path}. {remedy}")

@@ -1,9 +1,7 @@
 """Priors from the sums of parts, on a Ray cluster."""
 
-import os
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ import numpy.typing as npt
 from p3dc._arrays import Progress
 from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
 from p3dc.features import feature_parts, stream_features
+from p3dc.io.store import Address, Location
 from p3dc.priors.prototypes import Priors
 from p3dc.priors.sums import ClassSums
 from p3dc.priors.unlabelled import learn_centres, sum_clusters
@@ -20,7 +19,7 @@ JOINED = 8
 """Sums that a process joins, and so holds, at once."""
 
 
-def average(path: str | os.PathLike[str], progress: Progress | None = None) -> Priors:
+def average(path: Address, progress: Progress | None = None) -> Priors:
     """Average the features of each class on the connected Ray cluster.
 
     Each process sums the rows of some parts; the sums are joined in a tree, and the geometry is learned from the total.
@@ -28,7 +27,7 @@ def average(path: str | os.PathLike[str], progress: Progress | None = None) -> P
     Parameters
     ----------
     path : path
-        Features as :func:`p3dc.features.stream_features` reads them, at a path that every machine sees.
+        Features as :func:`p3dc.features.stream_features` reads them, in a store or at a path that every machine sees.
     progress : callable, optional
         Called with the number of parts summed and of all parts.
 
@@ -40,7 +39,7 @@ def average(path: str | os.PathLike[str], progress: Progress | None = None) -> P
     return Priors.from_sums(_sum_parts([path], None, progress))
 
 
-def average_unlabelled(paths: Sequence[str | os.PathLike[str]], progress: Progress | None = None) -> Priors:
+def average_unlabelled(paths: Sequence[Address], progress: Progress | None = None) -> Priors:
     """Average clusters of all rows, whatever their labels: those of :meth:`Priors.from_unlabelled`, up to rounding.
 
     The centres are learned in this process, from a sample of all rows; the rows of each cluster are summed on the
@@ -50,7 +49,7 @@ def average_unlabelled(paths: Sequence[str | os.PathLike[str]], progress: Progre
     return Priors.from_sums(_sum_parts(paths, load_ray().put(centres), progress))
 
 
-def _sum_parts(paths: Sequence[str | os.PathLike[str]], centres: Any, progress: Progress | None) -> ClassSums:
+def _sum_parts(paths: Sequence[Address], centres: Any, progress: Progress | None) -> ClassSums:
     """Sum the rows of each class, or of each cluster where there are centres."""
     ray = load_ray()
     parts = [part.absolute() for path in paths for part in feature_parts(path)]
@@ -74,7 +73,7 @@ def _tree(sums: list[Any]) -> Any:
     return sums[0]
 
 
-def _sum(parts: list[Path], centres: npt.NDArray[np.float32] | None) -> ClassSums:
+def _sum(parts: list[Location], centres: npt.NDArray[np.float32] | None) -> ClassSums:
     batches = ((rows, labels) for part in parts for rows, labels, _ in stream_features(part))
     return ClassSums.of_batches(batches) if centres is None else sum_clusters((rows for rows, _ in batches), centres)
 

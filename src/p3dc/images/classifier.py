@@ -7,7 +7,6 @@ from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -26,7 +25,7 @@ from p3dc.images.backbone_priors import backbone_priors
 from p3dc.images.backbones import lite0
 from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.backbones.loading import load_backbone
-from p3dc.images.decoding import ImageError, read_image
+from p3dc.images.decoding import ImageError, Photo, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.examples import Example, labelled, read_examples
 from p3dc.images.review import Review, review_examples
@@ -283,7 +282,7 @@ class ImageClassifier:
         """A review of the examples: shots, duplicates, photos that are likely mislabelled."""
         return review_examples(self.examples, self.classes, self.calibrated)
 
-    def predict(self, photos: Iterable[str | os.PathLike[str]], batch: int = 32) -> Iterator[Prediction]:
+    def predict(self, photos: Iterable[Photo], batch: int = 32) -> Iterator[Prediction]:
         """Label photos one after the other, as they are read.
 
         Parameters
@@ -309,7 +308,7 @@ class ImageClassifier:
 
     def label_together(
         self,
-        photos: Iterable[str | os.PathLike[str]],
+        photos: Iterable[Photo],
         *,
         balance: Balance | None = None,
         progress: Progress | None = None,
@@ -378,8 +377,8 @@ class ImageClassifier:
             found.append(Prediction("", label, likely, self.classes[next_one], next_likely, rejected))
         return found
 
-    def _read(self, photo: str | os.PathLike[str]) -> Image.Image:
-        return read_image(Path(photo), short_side=self.backbone.preprocessing.short_side)
+    def _read(self, photo: Photo) -> Image.Image:
+        return read_image(photo, short_side=self.backbone.preprocessing.short_side)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file: the fitted classifier, thumbnails and the identity of the backbone."""

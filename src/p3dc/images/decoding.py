@@ -12,13 +12,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from p3dc.errors import InputError
+from p3dc.io.store import StoreError, location
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 
@@ -52,7 +53,18 @@ class TooManyPixelsError(ImageError):
     """An image that would take too much memory."""
 
 
-def read_image(path: str | os.PathLike[str], *, short_side: int | None = None) -> Image.Image:
+class Stored(Protocol):
+    """Bytes that are not a file on this machine: an object of a store, a member of an archive."""
+
+    def read_bytes(self) -> bytes:
+        """Read all of them."""
+
+
+Photo: TypeAlias = str | os.PathLike[str] | Stored
+"""An image to read: a path, an address in a store, or stored bytes."""
+
+
+def read_image(path: Photo, *, short_side: int | None = None) -> Image.Image:
     """Read an image file as upright RGB.
 
     Transparent pixels become white. Only the first frame of an animation is read. Grey values of 16 or 32 bits and
@@ -60,7 +72,7 @@ def read_image(path: str | os.PathLike[str], *, short_side: int | None = None) -
 
     Parameters
     ----------
-    path : path
+    path : path, address or Stored
         A JPEG, PNG, WebP, BMP, GIF or TIFF file, whatever its extension.
     short_side : int, optional
         Length of the short side after later resizing. A large JPEG is then decoded at the scale of
@@ -83,15 +95,20 @@ def read_image(path: str | os.PathLike[str], *, short_side: int | None = None) -
     (255, 255, 255)
     """
     try:
-        mode = Path(path).stat().st_mode
+        place = location(path) if isinstance(path, str | os.PathLike) else path
+        if not isinstance(place, Path):
+            return read_image_file(io.BytesIO(place.read_bytes()), short_side=short_side)
+        mode = place.stat().st_mode
         if stat.S_ISDIR(mode):
             raise ImageError("It is a folder. Give a file.")
         if not stat.S_ISREG(mode):  # a pipe would wait for ever
             raise ImageError("It is not an ordinary file. Give one.")
-        with Path(path).open("rb") as file:
+        with place.open("rb") as file:
             return read_image_file(file, short_side=short_side)
-    except ImageError:
+    except (ImageError, StoreError):
         raise
+    except InputError as error:
+        raise ImageError(str(error)) from None
     except FileNotFoundError:
         raise ImageError("The file does not exist, or not any more. Put it back, or leave it out.") from None
     except (OSError, ValueError) as error:  # a null character in a path is a ValueError

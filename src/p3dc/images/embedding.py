@@ -14,6 +14,7 @@ from p3dc._arrays import Floats
 from p3dc._validation import check_count
 from p3dc.images.backbones.backbone import Backbone, n_cores
 from p3dc.images.decoding import ImageError
+from p3dc.io.store import StoreError
 
 Item = TypeVar("Item")
 
@@ -104,10 +105,13 @@ def _embed(
 
 @contextmanager
 def raising_image_errors() -> Iterator[None]:
-    """Turn any exception into an :class:`ImageError`, so that one bad image does not end the work on the others."""
+    """Turn any exception into an :class:`ImageError`, so that one bad image does not end the work on the others.
+
+    A store that cannot be used ends it: the image may be good.
+    """
     try:
         yield
-    except ImageError:
+    except (ImageError, StoreError):
         raise
     except Exception as error:
         raise ImageError(f"It cannot be prepared ({type(error).__name__}: {error}). Save it again.") from None

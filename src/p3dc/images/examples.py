@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 from PIL import Image
 
@@ -15,6 +14,7 @@ from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
+from p3dc.images.shards import Place
 from p3dc.images.sources import ImageFile, list_images, readable
 
 THUMBNAIL = 160
@@ -54,7 +54,7 @@ def read_examples(
     files: Sequence[ImageFile], backbone: Backbone, progress: Progress | None = None
 ) -> tuple[list[Example], list[tuple[str, str]]]:
     """Read and embed photos; return examples, and the key of each photo that cannot be used with the reason."""
-    thumbnails: dict[Path, bytes] = {}
+    thumbnails: dict[Place, bytes] = {}
 
     def read(file: ImageFile) -> Image.Image:
         image = read_image(file.path, short_side=backbone.preprocessing.short_side)

@@ -1,10 +1,9 @@
-"""Extract features of many images into a folder of Parquet parts; an interrupted run can be continued.
+"""Extract features of many images into Parquet parts, in a folder or a store; an interrupted run can be continued.
 
 :mod:`p3dc.images.extraction_parts` defines a part. The parts are all that is needed to continue.
 """
 
 import fcntl
-import os
 import re
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
@@ -16,7 +15,8 @@ from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.extraction_parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
 from p3dc.images.sources import ImageFile, readable
-from p3dc.io.atomic import check_folder, write_json
+from p3dc.io.atomic import check_folder, json_text
+from p3dc.io.store import Address, Location, location, writing
 
 LOCK = ".lock"
 SUMMARY = "extraction.json"
@@ -28,7 +28,7 @@ class Extraction:
 
     Attributes
     ----------
-    folder : Path
+    folder : Path or StorePath
         The folder of parts, which :meth:`p3dc.FeatureSet.load` reads.
     n_files : int
         Number of images.
@@ -38,7 +38,7 @@ class Extraction:
         The images without features, in order.
     """
 
-    folder: Path
+    folder: Location
     n_files: int
     n_kept: int
     failures: tuple[Failure, ...]
@@ -52,7 +52,7 @@ class Extraction:
 def extract(
     files: Iterable[ImageFile],
     backbone: Backbone,
-    out: str | os.PathLike[str],
+    out: Address,
     *,
     part_rows: int = 4096,
     batch: int = 32,
@@ -70,7 +70,8 @@ def extract(
         The images, in a fixed order; read part by part.
     backbone : Backbone
     out : path
-        The folder. It may be missing, empty, or left by a run over the same files with the same backbone.
+        The folder, or its ``s3://`` or ``gs://`` address. It may be missing, empty, or left by a run over the same
+        files with the same backbone.
     part_rows : int
         Number of files in a part. Features of only one part are held in memory.
     batch, workers : int
@@ -128,9 +129,16 @@ def extract(
 
 
 @contextmanager
-def writing_to(out: str | os.PathLike[str]) -> Iterator[Path]:
-    """Make a folder for parts, lock it against other processes, and remove files that killed processes left behind."""
-    folder = Path(out)
+def writing_to(out: Address) -> Iterator[Location]:
+    """Make a folder for parts, lock it against other processes, and remove files that killed processes left behind.
+
+    A store has no locks and needs none for the same work: every process writes the same objects.
+    """
+    folder = location(out)
+    if not isinstance(folder, Path):
+        _check_origin(folder)
+        yield folder
+        return
     if readable(folder) != str(folder):
         raise InputError(f"{readable(folder)} is not UTF-8 text. Give another name.")
     if not folder.is_dir():
@@ -156,21 +164,23 @@ def _sweep(folder: Path) -> None:
         left.unlink(missing_ok=True)
 
 
-def _check_origin(folder: Path) -> None:
+def _check_origin(folder: Location) -> None:
     """Refuse Parquet files that no extraction wrote, since they would be read as parts."""
-    for path in sorted(folder.rglob("*.parquet")):
+    found: list[Location] = sorted(folder.rglob("*.parquet"), key=str)
+    for path in found:
         if path.parent != folder or not re.fullmatch(r"part-\d{6,}\.parquet", path.name):
             raise InputError(f"{folder} holds {path.name}, which no extraction wrote. Give an empty folder.")
 
 
-def summarise(folder: Path, maker: Maker, n_files: int, failures: list[Failure], *, complete: bool) -> None:
+def summarise(folder: Location, maker: Maker, n_files: int, failures: list[Failure], *, complete: bool) -> None:
     """Record what made the features in a folder, and which images failed."""
     failed = [{"id": key, "why": why} for key, why in failures]
     facts = {"format": "p3dc-extraction", **maker, "complete": complete, "n_files": n_files, "failures": failed}
-    write_json(folder / SUMMARY, facts)
+    with writing(folder / SUMMARY) as file:
+        file.write(json_text(facts).encode())
 
 
-def check_end(folder: Path, n_parts: int) -> None:
+def check_end(folder: Location, n_parts: int) -> None:
     """Refuse a folder with more parts than the list of images has."""
     more = sorted(path.name for path in folder.glob("part-*.parquet") if int(path.stem[5:]) >= n_parts)
     if more:

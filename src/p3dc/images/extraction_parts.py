@@ -1,8 +1,8 @@
 """One part of an extraction: which files it covers, whether it exists, how it is made.
 
 Part k covers ``part_rows`` files from file k · part_rows on. Its metadata record what made it, which files it covers
-and which of them failed. It is written atomically and every process writes the same rows, so that a part is either
-complete or is made again, by any process and any number of times.
+and which of them failed. It appears whole or not at all, in a folder as in a store, and every process writes the same
+rows, so that a part is either complete or is made again, by any process and any number of times.
 """
 
 import hashlib
@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import count, islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +18,18 @@ from PIL import Image
 from p3dc._arrays import Progress
 from p3dc._validation import check_count
 from p3dc.errors import InputError
-from p3dc.images.backbones.backbone import Backbone
+from p3dc.images.backbones.backbone import Backbone, n_cores
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
+from p3dc.images.shards import is_stored
 from p3dc.images.sources import ImageFile, readable
-from p3dc.io.atomic import replacing
-from p3dc.io.parquet import write_parquet
+from p3dc.io.parquet import open_parquet, write_parquet
+from p3dc.io.store import Location, StoreError, writing
 
 FACTS_KEY = b"p3dc.extraction"
+
+STORE_READERS = 8
+"""Threads that read from a store for each one that reads from disk: nearly all of their time, they wait."""
 VERSION = 1
 
 Failure = tuple[str, str]
@@ -57,25 +60,26 @@ def in_parts(files: Iterable[ImageFile], part_rows: int) -> Iterator[tuple[int, 
         yield number, part
 
 
-def part_path(folder: Path, number: int) -> Path:
+def part_path(folder: Location, number: int) -> Location:
     """Return the path of a part."""
     return folder / f"part-{number:06}.parquet"
 
 
-def kept_failures(path: Path, files: list[ImageFile], maker: Maker) -> list[Failure] | None:
+def kept_failures(path: Location, files: list[ImageFile], maker: Maker) -> list[Failure] | None:
     """Return the failures of an existing part, or None if it is missing or its files have changed since."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     if not path.exists():
         return None
     try:
-        with pq.ParquetFile(path) as part:
+        with open_parquet(path) as part:
             facts = json.loads(part.schema_arrow.metadata[FACTS_KEY])
             made_by, failures = dict(facts["maker"]), [(str(key), str(why)) for key, why in facts["failures"]]
             unchanged = facts["contents"] == _contents_digest(files)
             n_rows, same = part.metadata.num_rows, facts["files"] == _listing_digest(files)
             ids = [] if same else part.read(["id"])["id"].to_pylist()
+    except StoreError:
+        raise
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise InputError(f"{path} is damaged or no part of an extraction. Remove it and start again.") from None
     _check_maker(path.parent, made_by, maker)
@@ -89,7 +93,7 @@ def kept_failures(path: Path, files: list[ImageFile], maker: Maker) -> list[Fail
 
 
 def make_part(
-    path: Path,
+    path: Location,
     files: list[ImageFile],
     maker: Maker,
     backbone: Backbone,
@@ -109,6 +113,8 @@ def make_part(
             raise ImageError("Its name is not UTF-8 text. Rename it.")
         return read_image(file.path, short_side=backbone.preprocessing.short_side)
 
+    if is_stored(files[0].path):
+        workers = STORE_READERS * (n_cores() if workers is None else workers)
     with closing(embed_images(files, read, backbone, batch=batch, workers=workers)) as results:
         for file, result in results:
             if isinstance(result, ImageError):
@@ -121,8 +127,8 @@ def make_part(
     facts = {"maker": maker, "files": _listing_digest(files), "contents": contents, "failures": failures}
     labels = np.array([file.label or "" for file in kept], dtype=object)
     keys = np.array([file.key for file in kept], dtype=object)
-    with replacing(path) as temporary:
-        write_parquet(temporary, [(features[: len(kept)], labels, keys)], extraction=facts)
+    with writing(path) as part:
+        write_parquet(part, [(features[: len(kept)], labels, keys)], extraction=facts)
     return failures
 
 
@@ -143,7 +149,7 @@ def _listing_digest(files: list[ImageFile]) -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _check_maker(folder: Path, found: Maker, maker: Maker) -> None:
+def _check_maker(folder: Location, found: Maker, maker: Maker) -> None:
     for what in maker:
         if found.get(what) != maker[what]:
             raise InputError(
@@ -158,7 +164,7 @@ def _brief(fact: Any) -> str:
     return json.dumps(fact)
 
 
-def _changed(path: Path, before: set[str], now: set[str]) -> str:
+def _changed(path: Location, before: set[str], now: set[str]) -> str:
     changes = [
         f"{sorted(keys)[0]} {verb}" + (f", like {len(keys) - 1:,} more" if len(keys) > 1 else "")
         for keys, verb in ((now - before, "is new"), (before - now, "is gone"))

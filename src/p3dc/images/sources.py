@@ -1,41 +1,51 @@
-"""List images: from a folder for each class, a flat folder, or a CSV."""
+"""List images: of a folder for each class, a flat folder, a CSV, or shards; on this machine or in a store."""
 
 import csv
+import io
 import os
-from collections import Counter
+import posixpath
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from p3dc.errors import InputError
+from p3dc.images.shards import LISTERS, Listed, Place
 from p3dc.io.atomic import damaged
+from p3dc.io.store import ADDRESS, Address, Location, StorePath, location
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
 
-Entry = tuple[str, str, bool]
-"""An entry of a folder: its sort key, its path from the root, and whether it is a folder."""
+LISTED_AHEAD = 8
+"""Shards of a store that are listed at once."""
+
+Entry = tuple[str, str, StorePath | None, bool]
+"""An entry of a folder: its sort key, its path from the root, its address in a store, and whether it is a folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFile:
-    """One image on disk."""
+    """One image."""
 
-    path: Path
+    path: Place
     key: str  # its path from the root, with slashes, as text that can be printed and saved
     label: str | None  # its class, if known
 
 
-def list_folder(root: str | os.PathLike[str], skipped: Counter[str] | None = None) -> Iterator[ImageFile]:
+def list_folder(root: Address, skipped: Counter[str] | None = None) -> Iterator[ImageFile]:
     """List the images of a folder, sorted by key, without opening any.
 
     Each folder directly below the root is a class, with everything below it. If the images lie directly in the root,
-    they have no classes. Hidden names and files without the extension of an image are skipped. Mistakes are reported
+    they have no classes. If the root holds shards instead of images, zip, tar or Parquet files, their images are
+    listed, shard by shard. Hidden names and files without the extension of an image are skipped. Mistakes are reported
     at once; images are listed one by one, and only the names of one folder at a time are held in memory.
 
     Parameters
     ----------
     root : path
+        A folder on this machine, or its ``s3://``, ``gs://`` or ``hf://`` address.
     skipped : Counter, optional
         Counts the skipped files by extension.
 
@@ -55,13 +65,13 @@ def list_folder(root: str | os.PathLike[str], skipped: Counter[str] | None = Non
     ...     [(image.key, image.label) for image in list_folder(root)]
     [('robin/1.PNG', 'robin'), ('wren/1.jpg', 'wren'), ('wren/2.jpg', 'wren')]
     """
-    folder = Path(root)
+    folder = location(root)
     if not folder.is_dir():
         raise InputError(f"{readable(folder)} is not a folder. Give a folder of images.")
     skipped = Counter() if skipped is None else skipped
     top = _entries(folder, "", skipped)
-    loose = [entry for entry in top if not entry[2]]
-    classes = [entry for entry in top if entry[2]]
+    loose = [entry for entry in top if not entry[-1]]
+    classes = [entry for entry in top if entry[-1]]
     within = _walk(folder, classes, skipped)
     first = next(within, None)
     if loose and first is not None:
@@ -71,20 +81,89 @@ def list_folder(root: str | os.PathLike[str], skipped: Counter[str] | None = Non
             "them into one folder."
         )
     if loose:
-        return (_image(folder, relative, labelled=False) for _, relative, _ in loose)
-    if first is None:
-        raise InputError(
-            f"{readable(folder)} holds no images{_describe(skipped)}. Images end in {', '.join(sorted(ENDINGS))}."
-        )
-    return (_image(folder, relative, labelled=True) for relative in chain([first], within))
+        return (_image(folder, entry, labelled=False) for entry in loose)
+    if first is not None:
+        return (_image(folder, entry, labelled=True) for entry in chain([first], within))
+    shards = _shards(folder)
+    if shards:
+        skipped.subtract(_ending(shard.name) for shard in shards)
+        skipped += Counter()  # removes what has become zero
+        return _list_shards(folder, shards, skipped)
+    raise _no_images(folder, skipped)
 
 
-def list_images(path: str | os.PathLike[str], skipped: Counter[str] | None = None) -> Iterator[ImageFile]:
-    """List the images of a CSV or, one by one, those of a folder."""
-    return iter(list_csv(path)) if Path(path).suffix.lower() == ".csv" else list_folder(path, skipped)
+def list_images(path: Address, skipped: Counter[str] | None = None) -> Iterator[ImageFile]:
+    """List the images of a CSV, of a zip, tar or Parquet file or of a folder, here or in a store."""
+    place = location(path)
+    ending = place.suffix.lower()
+    if ending == ".csv":
+        return iter(list_csv(place))
+    if ending not in LISTERS or place.is_dir():
+        return list_folder(place, skipped)
+    shard = place if isinstance(place, Path) else place.looked_up()
+    if not shard.is_file():
+        raise InputError(f"{readable(shard)} does not exist. Give a folder of images, a CSV, or a shard.")
+    return _list_shards(place, [shard], Counter() if skipped is None else skipped)
 
 
-def readable(name: str | os.PathLike[str]) -> str:
+def _shards(folder: Location) -> list[Location]:
+    """List the zip, tar and Parquet files of a folder in the order of their names."""
+    found = sorted((name, address) for name, address, is_folder in _names(folder, "") if not is_folder)
+    return [
+        address or folder / name
+        for name, address in found
+        if _ending(name) in LISTERS and not name.startswith((".", "_"))
+    ]
+
+
+def _list_shards(given: Location, shards: list[Location], skipped: Counter[str]) -> Iterator[ImageFile]:
+    """List the images of shards, with keys of the shard's and the image's name."""
+    n_images = 0
+    for shard, listed in _listed(shards, skipped):
+        for place, name, label in listed:
+            yield ImageFile(place, readable(f"{shard.name}/{name}"), None if label is None else readable(label))
+            n_images += 1
+    if not n_images:
+        raise _no_images(given, skipped)
+
+
+def _listed(shards: list[Location], skipped: Counter[str]) -> Iterator[tuple[Location, Iterable[Listed]]]:
+    """List shards in order; in a store some are listed ahead, since each listing mostly waits."""
+
+    def list_one(shard: Location, others: Counter[str]) -> Iterator[Listed]:
+        return LISTERS[shard.suffix.lower()](shard, _is_image, others)
+
+    if len(shards) == 1 or isinstance(shards[0], Path):
+        yield from ((shard, list_one(shard, skipped)) for shard in shards)
+        return
+    with ThreadPoolExecutor(LISTED_AHEAD) as pool:
+        remaining, waiting = iter(shards), deque[tuple[Location, Counter[str], Future[list[Listed]]]]()
+        while True:
+            for shard in islice(remaining, LISTED_AHEAD - len(waiting)):
+                others: Counter[str] = Counter()
+                waiting.append((shard, others, pool.submit(lambda *each: list(list_one(*each)), shard, others)))
+            if not waiting:
+                return
+            shard, others, listed = waiting.popleft()
+            yield shard, listed.result()
+            skipped.update(others)
+
+
+def _no_images(given: Location, skipped: Counter[str]) -> InputError:
+    others = _describe(skipped)
+    return InputError(f"{readable(given)} holds no images{others}. Images end in {', '.join(sorted(ENDINGS))}.")
+
+
+def _is_image(name: str) -> bool:
+    return _ending(name) in ENDINGS
+
+
+def _ending(name: str) -> str:
+    _, dot, last = name.rpartition(".")
+    return (dot + last).lower() if dot else ""
+
+
+def readable(name: object) -> str:
     r"""Escape the bytes of a file's name that are not UTF-8, so that the name can be printed and saved.
 
     Examples
@@ -93,54 +172,63 @@ def readable(name: str | os.PathLike[str]) -> str:
     >>> print(readable(os.fsdecode(b"caf\xe9.jpg")))
     caf\xe9.jpg
     """
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+    return os.fsencode(str(name)).decode("utf-8", "backslashreplace")
 
 
-def _image(root: Path, relative: str, *, labelled: bool) -> ImageFile:
+def _image(root: Location, entry: Entry, *, labelled: bool) -> ImageFile:
+    _, relative, address, _ = entry
     key = readable(relative)
-    return ImageFile(root / relative, key, key.partition("/")[0] if labelled else None)
+    return ImageFile(address or root / relative, key, key.partition("/")[0] if labelled else None)
 
 
-def _walk(root: Path, classes: list[Entry], skipped: Counter[str]) -> Iterator[str]:
-    """Yield the paths of the images below the folders of classes, in order."""
+def _walk(root: Location, classes: list[Entry], skipped: Counter[str]) -> Iterator[Entry]:
+    """Yield the images below the folders of classes, in order."""
     for top in classes:
         seen: set[tuple[int, int]] = set()  # a link may lead back up, so each real folder counts once in a class
         stack = [top]
         while stack:
-            _, relative, is_folder = stack.pop()
+            entry = stack.pop()
+            _, relative, _, is_folder = entry
             if not is_folder:
-                yield relative
+                yield entry
                 continue
-            try:
-                status = (root / relative).stat()
-            except OSError as error:
-                raise _unreadable(root / relative, error) from None
-            if (status.st_dev, status.st_ino) not in seen:
+            if isinstance(root, Path):
+                try:
+                    status = (root / relative).stat()
+                except OSError as error:
+                    raise _unreadable(root / relative, error) from None
+                if (status.st_dev, status.st_ino) in seen:
+                    continue
                 seen.add((status.st_dev, status.st_ino))
-                stack += reversed(_entries(root, relative, skipped))
+            stack += reversed(_entries(root, relative, skipped))
 
 
-def _entries(root: Path, relative: str, skipped: Counter[str]) -> list[Entry]:
+def _entries(root: Location, relative: str, skipped: Counter[str]) -> list[Entry]:
     """List the folders and images of one folder in the order of their keys; count other files by extension."""
     found: list[Entry] = []
+    for name, address, is_folder in _names(root, relative):
+        if name.startswith(".") or name == "__MACOSX":
+            continue
+        path = f"{relative}/{name}" if relative else name
+        if is_folder:
+            found.append((name + "/", path, None, True))  # with the slash, folders sort like the keys of their files
+        elif _is_image(name):
+            found.append((name, path, address, False))
+        else:
+            skipped[_ending(name)] += 1
+    return sorted(found)
+
+
+def _names(root: Location, relative: str) -> Iterator[tuple[str, StorePath | None, bool]]:
+    """List one folder: names, addresses in a store, and which of them are folders."""
+    if not isinstance(root, Path):
+        yield from ((path.name, path, is_dir) for path, is_dir in (root / relative if relative else root).entries())
+        return
     try:
         with os.scandir(root / relative) as entries:
-            for entry in entries:
-                name = entry.name
-                if name.startswith(".") or name == "__MACOSX":
-                    continue
-                path = f"{relative}/{name}" if relative else name
-                _, dot, last = name.rpartition(".")
-                ending = (dot + last).lower() if dot else ""
-                if _is_folder(entry):
-                    found.append((name + "/", path, True))  # with the slash, folders sort like the keys of their files
-                elif ending in ENDINGS:
-                    found.append((name, path, False))
-                else:
-                    skipped[ending] += 1
+            yield from ((entry.name, None, _is_folder(entry)) for entry in entries)
     except OSError as error:
         raise _unreadable(root / relative, error) from None
-    return sorted(found)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -161,14 +249,15 @@ def _describe(skipped: Counter[str]) -> str:
     return f", but {skipped.total():,} other files ({common})"
 
 
-def list_csv(path: str | os.PathLike[str]) -> list[ImageFile]:
+def list_csv(path: Address) -> list[ImageFile]:
     r"""Read the images that a CSV names, in its order.
 
     Parameters
     ----------
     path : path
         A CSV in UTF-8 with a header. The column ``path`` is required; relative paths start at the CSV's folder. The
-        column ``label`` is optional, and its cells may be empty. Other columns are ignored.
+        column ``label`` is optional, and its cells may be empty. Other columns are ignored. The CSV, and any of its
+        paths, may be an address in a store.
 
     Returns
     -------
@@ -184,19 +273,18 @@ def list_csv(path: str | os.PathLike[str]) -> list[ImageFile]:
     ...     [(image.key, image.label) for image in list_csv(Path(folder) / "birds.csv")]
     [('a.jpg', 'wren'), ('more/b.jpg', None)]
     """
-    table = Path(path)
+    table = location(path)
     if not table.is_file():
         raise InputError(f"{readable(table)} is not a file. Give a CSV with the columns path and label.")
     try:
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            return _read_rows(table, file)
+        return _read_rows(table, io.StringIO(table.read_bytes().decode("utf-8-sig"), newline=""))
     except UnicodeDecodeError:
         raise InputError(f"{readable(table)} is not UTF-8 text. Save the CSV as UTF-8.") from None
     except (OSError, csv.Error) as error:
         raise damaged(readable(table), error) from None
 
 
-def _read_rows(table: Path, file: Iterable[str]) -> list[ImageFile]:
+def _read_rows(table: Location, file: Iterable[str]) -> list[ImageFile]:
     rows = csv.reader(file, strict=True)
     header = [name.strip() for name in next(rows, [])]
     for name, least in (("path", 1), ("label", 0)):
@@ -221,15 +309,27 @@ def _read_rows(table: Path, file: Iterable[str]) -> list[ImageFile]:
             )
         lines[key] = rows.line_num
         label = row[label_at] if label_at < len(row) else ""
-        images.append(ImageFile(table.parent / written, key, label or None))
+        images.append(ImageFile(_place(table.parent, written), key, label or None))
     if not images:
         raise InputError(f"{readable(table)} names no images. Add a line for each of them.")
     return images
 
 
-def _key(folder: Path, written: str) -> str:
+def _place(folder: Location, written: str) -> Location:
+    """Find an image that a CSV names."""
+    if ADDRESS.match(written):
+        return location(written)
+    if isinstance(folder, Path):
+        return folder / written
+    scheme, _, inside = folder.address.partition("://")
+    return StorePath(f"{scheme}://{posixpath.normpath(posixpath.join(inside, written)).lstrip('/')}")
+
+
+def _key(folder: Location, written: str) -> str:
     """Name an image by its path from the CSV's folder, or by its full path if it is elsewhere."""
+    if ADDRESS.match(written):
+        return str(location(written)).removeprefix(f"{folder}/")
     path = Path(os.path.normpath(written))
-    if path.is_absolute() and path.is_relative_to(folder.absolute()):
+    if isinstance(folder, Path) and path.is_absolute() and path.is_relative_to(folder.absolute()):
         path = path.relative_to(folder.absolute())
     return path.as_posix()

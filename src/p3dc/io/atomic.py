@@ -70,16 +70,20 @@ def _flush(path: Path, mode: int) -> None:
         os.close(handle)
 
 
-def damaged(path: str | os.PathLike[str], error: Exception, otherwise: str = "cannot be read") -> InputError:
+def damaged(path: object, error: Exception, otherwise: str = "cannot be read") -> InputError:
     """Return the error for a file that is damaged or ``otherwise`` cannot be used."""
     why = str(error) or type(error).__name__
     return InputError(f"{path} is damaged or {otherwise} ({why}). Fetch or write it again.")
 
 
 def write_json(path: str | os.PathLike[str], content: object) -> None:
-    """Write JSON atomically; NaN and infinity, which JSON does not have, become null."""
-    text = json.dumps(_without_nan(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_text(path, text)
+    """Write JSON atomically."""
+    write_text(path, json_text(content))
+
+
+def json_text(content: object) -> str:
+    """Return JSON; NaN and infinity, which JSON does not have, become null."""
+    return json.dumps(_without_nan(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

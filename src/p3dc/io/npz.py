@@ -1,37 +1,41 @@
 """Features in NumPy's ``.npz``."""
 
+import io
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from p3dc.errors import InputError
 from p3dc.io.atomic import damaged
+from p3dc.io.store import Location
 
 REQUIRED = ("features", "labels")
 OPTIONAL = ("class_names", "ids")
 
 
-def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
+def read_npz(path: Location) -> dict[str, npt.NDArray[Any]]:
     """Read features, labels and, if present, class names and ids; pickled objects are refused."""
+    file: Any = path if isinstance(path, Path) else io.BytesIO(path.read_bytes())
     try:
-        if not zipfile.is_zipfile(path):
+        if not zipfile.is_zipfile(file):
             raise InputError(f"{path} is damaged or is not an .npz file. Fetch or write it again.")
-        with np.load(path, allow_pickle=False) as file:
-            missing = set(REQUIRED) - set(file.files)
+        if isinstance(file, io.BytesIO):
+            file.seek(0)
+        with np.load(file, allow_pickle=False) as arrays:
+            missing = set(REQUIRED) - set(arrays.files)
             if missing:
-                found = ", ".join(file.files) or "nothing"
+                found = ", ".join(arrays.files) or "nothing"
                 raise InputError(f"{path} lacks {', '.join(sorted(missing))}; it holds {found}.")
-            return {name: file[name] for name in (*REQUIRED, *OPTIONAL) if name in file.files}
+            return {name: arrays[name] for name in (*REQUIRED, *OPTIONAL) if name in arrays.files}
     except InputError:
         raise
     except Exception as error:  # a damaged file can raise anything
         raise damaged(path, error) from None
 
 
-def write_npz(path: Path, arrays: dict[str, npt.NDArray[Any]]) -> None:
-    """Write named arrays, whatever the ending of the path."""
-    with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+def write_npz(file: IO[bytes], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    """Write named arrays."""
+    np.savez(file, **arrays)  # type: ignore[arg-type]

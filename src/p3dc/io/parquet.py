@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
 from p3dc.io.atomic import damaged
+from p3dc.io.store import Location, StoreError
 
 COLUMNS = ("embedding", "label", "id")
 CLASS_NAMES_KEY = b"p3dc.class_names"
@@ -20,27 +21,35 @@ Batch = tuple[Floats, npt.NDArray[Any], npt.NDArray[Any] | None]
 """Some rows: features, labels as the file has them, ids."""
 
 
-def parts_of(path: Path) -> list[Path]:
+def parts_of(path: Location) -> list[Location]:
     """List the files of a folder of parts in order, or the only file."""
     if not path.is_dir():
         return [path]
-    found = (part for part in path.rglob("*.parquet") if part.is_file())
-    parts = sorted(p for p in found if not any(name.startswith((".", "_")) for name in p.relative_to(path).parts))
+    parts: list[Location] = [
+        part
+        for part in path.rglob("*.parquet")
+        if part.is_file() and not any(name.startswith((".", "_")) for name in _parts_below(path, part))
+    ]
+    parts.sort(key=lambda part: _parts_below(path, part))
     if not parts:
         raise InputError(f"{path} holds no .parquet parts. Give the folder that they were written to.")
     return parts
 
 
-def count_rows(path: Path) -> int:
+def _parts_below(folder: Location, path: Location) -> tuple[str, ...]:
+    return PurePosixPath(str(path).removeprefix(f"{folder}/")).parts
+
+
+def count_rows(path: Location) -> int:
     """Count the rows of a file or of a folder of parts, from the metadata of the files."""
     total = 0
     for part in parts_of(path):
-        with _opened(part) as file:
+        with open_parquet(part) as file:
             total += file.metadata.num_rows
     return total
 
 
-def read_parquet(path: Path, columns: tuple[str, str, str]) -> dict[str, Any]:
+def read_parquet(path: Location, columns: tuple[str, str, str]) -> dict[str, Any]:
     """Read features, labels, class names and ids of a file or of a folder of parts."""
     features: Floats | None = None
     labels: list[npt.NDArray[Any]] = []
@@ -49,7 +58,7 @@ def read_parquet(path: Path, columns: tuple[str, str, str]) -> dict[str, Any]:
     dtypes: list[np.dtype[Any]] = []
     n_rows, start = 0, 0
     for part in parts_of(path):
-        with _opened(part) as file:
+        with open_parquet(part) as file:
             n_rows += file.metadata.num_rows
             if file.metadata.num_rows:
                 dtypes.append(_number_type(part, file.schema_arrow, columns))
@@ -78,7 +87,7 @@ def read_parquet(path: Path, columns: tuple[str, str, str]) -> dict[str, Any]:
     return {"features": features, "labels": codes, "class_names": names, "ids": np.concatenate(ids) if ids else None}
 
 
-def _empty(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _empty(path: Location, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     try:
         return np.empty(shape, dtype)
     except (MemoryError, ValueError):
@@ -88,7 +97,7 @@ def _empty(path: Path, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDAr
         ) from None
 
 
-def _class_names(part: Path, schema: Any) -> list[str]:
+def _class_names(part: Location, schema: Any) -> list[str]:
     try:
         names = json.loads((schema.metadata or {}).get(CLASS_NAMES_KEY, "[]"))
     except (ValueError, RecursionError):
@@ -99,17 +108,21 @@ def _class_names(part: Path, schema: Any) -> list[str]:
     return names
 
 
-def _opened(part: Path) -> Any:
+def open_parquet(part: Location) -> Any:
+    """Open a Parquet file, here or in a store."""
     import pyarrow.parquet as pq
 
     try:
         # Without these a reader holds all row groups, or all of one, before it returns the first row.
-        return pq.ParquetFile(part, pre_buffer=False, buffer_size=2**20)
+        file = part if isinstance(part, Path) else part.open()
+        return pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
+    except StoreError:
+        raise
     except Exception as error:  # a damaged file can raise anything
         raise damaged(part, error, "is not a Parquet file") from None
 
 
-def _number_type(part: Path, schema: Any, columns: tuple[str, str, str]) -> np.dtype[Any]:
+def _number_type(part: Location, schema: Any, columns: tuple[str, str, str]) -> np.dtype[Any]:
     """Check the columns and return the type of the features to read."""
     import pyarrow as pa
 
@@ -141,12 +154,12 @@ def _number_type(part: Path, schema: Any, columns: tuple[str, str, str]) -> np.d
     return np.dtype(np.float64)
 
 
-def parquet_batches(path: Path, columns: tuple[str, str, str]) -> Iterator[Batch]:
+def parquet_batches(path: Location, columns: tuple[str, str, str]) -> Iterator[Batch]:
     """Read a file or a folder of parts, with one batch in memory at a time."""
     embedding, label, identity = columns
     width: int | None = None
     for part in parts_of(path):
-        with _opened(part) as file:
+        with open_parquet(part) as file:
             if not file.metadata.num_rows:
                 continue
             dtype = _number_type(part, file.schema_arrow, columns)
@@ -173,7 +186,7 @@ def parquet_batches(path: Path, columns: tuple[str, str, str]) -> Iterator[Batch
                 raise damaged(part, error) from None
 
 
-def _vectors(part: Path, start: int, column: Any) -> Floats:
+def _vectors(part: Location, start: int, column: Any) -> Floats:
     import pyarrow.compute as pc
 
     lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
@@ -188,7 +201,7 @@ def _vectors(part: Path, start: int, column: Any) -> Floats:
     return block
 
 
-def _values(part: Path, start: int, column: Any, name: str) -> npt.NDArray[Any]:
+def _values(part: Location, start: int, column: Any, name: str) -> npt.NDArray[Any]:
     if column.null_count:
         row = start + column.is_null().to_pylist().index(True)
         raise InputError(f"{part} row {row} has no {name}. Fill it in or remove the row.")
@@ -199,13 +212,13 @@ def _values(part: Path, start: int, column: Any, name: str) -> npt.NDArray[Any]:
     return values.astype(np.str_) if values.dtype.kind == "O" else values
 
 
-def write_parquet(path: Path, batches: Iterable[Batch], **metadata: object) -> None:
+def write_parquet(file: IO[bytes], batches: Iterable[Batch], **metadata: object) -> None:
     """Write one row group for each batch, and each of the metadata as JSON under the key ``p3dc.name``."""
     import pyarrow.parquet as pq
 
     records = (_record_batch(batch, metadata) for batch in batches)
     first = next(records)
-    with pq.ParquetWriter(path, first.schema, use_dictionary=["label"]) as writer:
+    with pq.ParquetWriter(file, first.schema, use_dictionary=["label"]) as writer:
         for record in chain([first], records):
             writer.write_batch(record)
 
