@@ -90,9 +90,9 @@ class Claim:
 def count(found: Sequence[Claim]) -> str:
     """Count the claims by their verdicts, in words."""
     numbers = {verdict: sum(claim.verdict == verdict for claim in found) for verdict in VERDICTS}
-    words = {"holds": "hold", "fails": "fail", "not decided": "are not decided", "not measured": "were not measured"}
-    shown = [f"{number} {words[verdict]}" for verdict, number in numbers.items() if number or verdict == "holds"]
-    return f"of {len(found)} claims of the paper {', '.join(shown)}"
+    words: dict[Verdict, str] = {"fails": "fail", "not decided": "are not decided", "not measured": "were not measured"}
+    others = [f"{numbers[verdict]} {word}" for verdict, word in words.items() if numbers[verdict]]
+    return ", ".join([f"{numbers['holds']} of the paper's {len(found)} claims hold", *others])
 
 
 def claims(study: Study) -> list[Claim]:

@@ -79,7 +79,8 @@ tbody th { font-weight: 600; text-align: left; padding-top: 0.8rem; color: var(-
 tbody tr.own { background: var(--own); }
 tbody td { border-top: 1px solid var(--line); }
 table.prose td, table.prose th { text-align: left; white-space: normal; }
-table.prose td:first-child { min-width: 13rem; }
+table.prose td:first-child { min-width: 13rem; } table.prose td:nth-child(2) { white-space: nowrap; }
+.keep { white-space: nowrap; }
 .note { color: var(--soft); font-size: 0.88rem; max-width: 52rem; margin: 0 0 0.6rem; }
 details { margin: 0 0 1.4rem; font-size: 0.88rem; } summary { cursor: pointer; color: var(--soft); }
 figure { margin: 1.5rem 0; } figure img { max-width: 100%; background: #fff; border-radius: 6px; }
@@ -165,28 +166,33 @@ def _line(cells: Sequence[str]) -> str:
 def _html(block: Block, anchor: str, anchors: Anchors) -> str:
     match block:
         case Heading(text, level):
-            return f'<h{level} id="{escape(anchor)}">{escape(text)}</h{level}>'
+            return f'<h{level} id="{escape(anchor)}">{_text(text)}</h{level}>'
         case Contents():
             return _html_contents([(heading, place) for heading, place in anchors if heading.level > 1])
         case Paragraph(text):
-            return f"<p>{escape(text)}</p>"
+            return f"<p>{_text(text)}</p>"
         case Code(text):
             return f'<pre class="command">{escape(text)}</pre>'
         case Bullets(items):
-            return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+            return "<ul>" + "".join(f"<li>{_text(item)}</li>" for item in items) + "</ul>"
         case Picture(path, caption):
             content = base64.b64encode(path.read_bytes()).decode()
             image = f'<img alt="{escape(caption)}" src="data:image/png;base64,{content}">'
-            return f"<figure>{image}<figcaption>{escape(caption)}</figcaption></figure>"
+            return f"<figure>{image}<figcaption>{_text(caption)}</figcaption></figure>"
         case Table():
             return _html_table(block)
+
+
+def _text(text: str) -> str:
+    """Escape text, and keep words like 5-shot on one line."""
+    return re.sub(r"\b\d+-(?:shot|way)\b", r'<span class="keep">\g<0></span>', escape(text))
 
 
 def _html_contents(anchors: Anchors) -> str:
     """Nest the headings of level 3 below those of level 2."""
     parts, inside = [], False
     for heading, anchor in anchors:
-        link = f'<a href="#{escape(anchor)}">{escape(heading.text)}</a>'
+        link = f'<a href="#{escape(anchor)}">{_text(heading.text)}</a>'
         if heading.level > 2:
             parts.append(f"<li>{link}</li>" if inside else f"<ul><li>{link}</li>")
             inside = True
@@ -197,13 +203,13 @@ def _html_contents(anchors: Anchors) -> str:
 
 
 def _html_table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in table.header)
+    head = "".join(f'<th scope="col">{_text(cell)}</th>' for cell in table.header)
     body = []
     for i, row in enumerate(table.rows):
         if len(row) == 1:
-            cells = f'<th colspan="{len(table.header)}" scope="rowgroup">{escape(row[0])}</th>'
+            cells = f'<th colspan="{len(table.header)}" scope="rowgroup">{_text(row[0])}</th>'
         else:
-            texts = [f"<strong>{escape(c)}</strong>" if (i, j) in table.best else escape(c) for j, c in enumerate(row)]
+            texts = [f"<strong>{_text(c)}</strong>" if (i, j) in table.best else _text(c) for j, c in enumerate(row)]
             cells = "".join(f"<td>{text}</td>" for text in texts)
         body.append(f'<tr class="own">{cells}</tr>' if i in table.own else f"<tr>{cells}</tr>")
     kind = ' class="prose"' if table.prose else ""
@@ -211,7 +217,7 @@ def _html_table(table: Table) -> str:
         f'<div class="wide"><table{kind}><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'
     ]
     if table.caption:
-        lines.append(f'<p class="note">{escape(table.caption)}</p>')
+        lines.append(f'<p class="note">{_text(table.caption)}</p>')
     if table.name:
         lines.append(f"<details><summary>LaTeX</summary><pre>{escape(to_latex(table))}</pre></details>")
     return "\n".join(lines)

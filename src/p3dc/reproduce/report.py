@@ -12,7 +12,7 @@ from p3dc.evaluation.results import paired_difference
 from p3dc.reproduce import published
 from p3dc.reproduce.claims import claims, count
 from p3dc.reproduce.datasets import DataSet
-from p3dc.reproduce.experiments import SHOTS, MethodResult, Study
+from p3dc.reproduce.experiments import N_WAY, SHOTS, MethodResult, Study
 from p3dc.reproduce.markup import Block, Bullets, Code, Contents, Heading, Paragraph, Picture
 from p3dc.reproduce.provenance import versions
 from p3dc.reproduce.published import TIMES, Published
@@ -66,16 +66,18 @@ def report_blocks(parts: Sequence[tuple[Study, Sequence[Picture]]], made_by: str
 def study_blocks(study: Study, pictures: Sequence[Picture]) -> list[Block]:
     """Build the part of the report on one data set."""
     found = claims(study)
-    number = count(found)
+    counted: list[Block] = [
+        Heading("The paper's claims", 3),
+        Paragraph(f"On these features {count(found)}."),
+        claims_table(found),
+    ]
     return [
         Heading(study.data.name),
         Paragraph(_origin(study)),
-        *(
-            [Heading("The paper's claims", 3), Paragraph(f"On these features, {number}."), claims_table(found)]
-            * bool(found)
-        ),
+        *(counted if found else []),
         Heading("Sample level and task level", 3),
         Paragraph(_levels(study)),
+        Paragraph(_centres(study)),
         Heading("Table 1: comparison of methods", 3),
         table_1(study),
         Heading("Table 2: transformations", 3),
@@ -127,7 +129,7 @@ def _ahead(study: Study) -> list[str]:
 
 
 def _levels(study: Study) -> str:
-    """Describe the softmax of Eq. 6, what follows for the two levels, and where samples move."""
+    """Describe the softmax of Eq. 6, and what follows for the two levels."""
     found = study.calibration
     weights = "; ".join(
         f"{level} level, {each.n_priors:.1f} base classes: largest weight {each.largest:.2f}, entropy "
@@ -138,14 +140,21 @@ def _levels(study: Study) -> str:
     follows = (
         "The softmax is nearly one-hot: whichever base classes it may choose from, one of them takes nearly all the "
         "weight. Sample level and task level therefore coincide: s and t have a cosine of "
-        f"{found.agreement:.4f}, the rows (1, 0) and (0, 1) agree, and Figure 4 depends on α + β only. Features "
+        f"{found.agreement:.3f}, the rows (1, 0) and (0, 1) agree, and Figure 4 depends on α + β only. Features "
         "that are "
         "multiplied by a smaller scale would separate them."
         if found.coincide
-        else f"The two levels differ: the cosine of s and t is {found.agreement:.4f} on average."
+        else f"The two levels differ: the cosine of s and t is {found.agreement:.3f} on average."
     )
+    n_samples = len(found.cosines["before"]) * N_WAY
+    return f"Eq. 6 over {n_samples:,} support samples of one-shot tasks: {weights}. {follows}"
+
+
+def _centres(study: Study) -> str:
+    """Describe where calibration moves samples."""
+    found = study.calibration
     mean = {key: float(np.mean(values)) for key, values in found.cosines.items()}
-    moves = (
+    return (
         f"The mean cosine of a support sample to the centre of its class is {mean['before']:.3f} before calibration, "
         f"{mean['p3dc']:.3f} with P3DC and {mean['dc']:.3f} with DC; P3DC moves {100 * found.away['p3dc']:.1f} % "
         "of the "
@@ -155,8 +164,6 @@ def _levels(study: Study) -> str:
         f"{100 * found.nearest['p3dc']:.1f} % "
         f"with P3DC and {100 * found.nearest['dc']:.1f} % with DC."
     )
-    n_samples = len(found.cosines["before"]) * 5
-    return f"Eq. 6 over {n_samples:,} support samples of one-shot tasks: {weights}. {follows} {moves}"
 
 
 def _times(study: Study) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,17 +41,15 @@ def reproduce(
         raise InputError(
             f"--as is given {len(known_as)} times for {len(folders)} folders. Give it once for each folder."
         )
-    titles = known_as or [None] * len(folders)
-    data_sets = [load_data_set(folder, title) for folder, title in zip(folders, titles, strict=True)]
+    data_sets = [load_data_set(folder, title) for folder, title in zip_longest(folders, known_as)]
     names = [data.name for data in data_sets]
     if len(set(names)) < len(names):
         raise InputError(f"two folders have the same name: {', '.join(names)}. Rename one.")
     for data in data_sets:
         if plan.protocol == "release" and data.paper_name is None:
             raise InputError(
-                f"the released scripts use the paper's α and β, and the classes of {data.name} are not those of one of "
-                f"the paper's data sets. Say which it is with --as {', '.join(SPLITS).lower()}, or leave "
-                "--protocol out."
+                f"the released scripts use the α and β of a data set of the paper, and {data.name} does not have the "
+                f"classes of one. Say which it is: --as {' or '.join(SPLITS).lower()}."
             )
     for folder in ("figures", "tables"):
         (out / folder).mkdir(parents=True, exist_ok=True)
@@ -96,7 +95,8 @@ def draw(study: Study, folder: Path) -> list[Picture]:
         figure = Figure(figsize=(11, 4.6), layout="constrained")
         grids = GridComparisonDisplay.from_searches(validation, study.novel_grid)
         grids.plot(figure.subplots(1, 2))
-        pictures.append(_save(figure, folder / f"{data.name}-figure-4", f"Figure 4: {grids}"))
+        stripes = " Sample and task level coincide, so that only α + β matters." if study.calibration.coincide else ""
+        pictures.append(_save(figure, folder / f"{data.name}-figure-4", f"Figure 4: {grids}{stripes}"))
     return pictures
 
 
