@@ -61,7 +61,9 @@ def test_without_validation_base_classes_are_held_out_and_novel_ones_never_seen(
 def test_the_papers_data_sets_are_known_by_the_names_of_their_classes(tmp_path, lift):
     for role, names in MINI_IMAGENET.items():
         names = [lift(name) for name in names.split(", ")]
-        FeatureSet(np.random.default_rng(len(names)).random((len(names), 3)), names[::-1]).save(tmp_path / f"{role}.npz")
+        FeatureSet(np.random.default_rng(len(names)).random((len(names), 3)), names[::-1]).save(
+            tmp_path / f"{role}.npz"
+        )
     assert load_data_set(tmp_path).paper_name == "miniImageNet"
 
 

@@ -57,7 +57,7 @@ def test_the_contents_lead_to_every_section():
 def test_markdown_has_the_same_content(tmp_path):
     text = to_markdown([*BLOCKS, Picture(tmp_path / "figures" / "x.png", "Figure")], tmp_path)
     assert "| a\\|b | 1 ± 2 |" in text
-    assert "| c_d | **2** |" in text
+    assert "| ▸ c_d | **2** |" in text
     assert "![Figure](figures/x.png)" in text
     assert "  - [Table 1: rows](#table-1-rows-1)" in text
 

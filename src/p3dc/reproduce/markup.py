@@ -61,7 +61,7 @@ STYLE = """
   :root { --ink: #e8e8ea; --soft: #a3a3ab; --line: #3a3a40; --page: #18181b; --own: #292639; }
 }
 * { box-sizing: border-box; }
-body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--page); margin: 0 auto;
+body { font: 1rem/1.55 system-ui, sans-serif; color: var(--ink); background: var(--page); margin: 0 auto;
   max-width: 62rem; padding: 2rem 1.25rem 5rem; overflow-wrap: break-word; }
 h1, h2, h3 { line-height: 1.2; margin: 2.2em 0 0.6em; } h1 { margin-top: 0.5em; }
 h2 { border-top: 1px solid var(--line); padding-top: 1.2em; }
@@ -89,9 +89,9 @@ figcaption { color: var(--soft); font-size: 0.93rem; max-width: 52rem; }
 @media print {
   :root { --ink: #000; --soft: #444; --line: #bbb; --page: #fff; --own: #eee; }
   @page { margin: 14mm; }
-  body { font-size: 9.5pt; padding: 0; max-width: none; }
+  html { font-size: 9.5pt; } body { padding: 0; max-width: none; }
   p, li, .note, figcaption { max-width: none; }
-  .wide { overflow: visible; } table { font-size: 7.5pt; width: 100%; } td, th { padding-right: 0.5rem; }
+  .wide { overflow: visible; } table { font-size: 7.5pt; } td, th { padding-right: 0.5rem; }
   thead th { min-width: 0; } tr, figure { break-inside: avoid; } h1, h2, h3 { break-after: avoid; }
   thead { display: table-header-group; } figure img { max-height: 110mm; } details { display: none; }
   tr.own { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
@@ -152,6 +152,7 @@ def _markdown(block: Block, folder: Path, anchors: Anchors) -> str:
             lines = [_line(block.header), _line(["---"] * len(block.header))]
             for i, row in enumerate(block.rows):
                 cells = [f"*{row[0]}*", *[""] * (len(block.header) - 1)] if len(row) == 1 else list(row)
+                cells[0] = f"▸ {cells[0]}" if i in block.own else cells[0]
                 for j, cell in enumerate(cells):
                     if (i, j) in block.best:
                         cells[j] = f"**{cell}**"
