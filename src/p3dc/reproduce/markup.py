@@ -93,6 +93,7 @@ figcaption { color: var(--soft); font-size: 0.93rem; max-width: 52rem; }
   p, li, .note, figcaption { max-width: none; }
   .wide { overflow: visible; } table { font-size: 7.5pt; } td, th { padding-right: 0.5rem; }
   thead th { min-width: 0; } tr, figure { break-inside: avoid; } h1, h2, h3 { break-after: avoid; }
+  table:not(:has(tbody tr:nth-child(12))) { break-inside: avoid; }
   thead { display: table-header-group; } figure img { max-height: 110mm; } details { display: none; }
   tr.own { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
