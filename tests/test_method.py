@@ -155,10 +155,25 @@ def test_a_vector_of_zeros_stays_as_it_is():
     np.testing.assert_array_equal(method.l2_normalize(np.zeros((2, 3))), np.zeros((2, 3)))
 
 
-@pytest.mark.parametrize("factor", [1e-9, 1e9])
-def test_short_and_long_vectors_get_length_one(rng, factor):
-    lengths = np.linalg.norm(method.l2_normalize(factor * gamma(rng, 3, 4)), axis=1)
-    np.testing.assert_allclose(lengths, 1)
+@given(
+    dtype=st.sampled_from([np.float32, np.float64]),
+    seed=st.integers(0, 2**32 - 1),
+    place=st.floats(0, 1),
+    n_features=st.integers(1, 40),
+)
+def test_a_power_of_two_does_not_change_a_direction(dtype, seed, place, n_features):
+    """Any power that leaves all entries finite and normal will do, also where squares overflow or underflow."""
+    x = gamma(np.random.default_rng(seed), 3, n_features).astype(dtype)
+    limits = np.finfo(dtype)
+    lowest, highest = limits.minexp - np.floor(np.log2(x.min())), limits.maxexp - 1 - np.ceil(np.log2(x.max()))
+    scaled = np.ldexp(x, int(np.round(lowest + place * (highest - lowest))))
+    np.testing.assert_array_equal(method.l2_normalize(scaled), method.l2_normalize(x))
+    np.testing.assert_allclose(np.log2(method.vector_norm(scaled).astype(float)), _log2_norm(scaled), rtol=1e-6)
+
+
+def _log2_norm(x):
+    largest = x.max(axis=1, keepdims=True)
+    return np.log2(largest[:, 0].astype(float)) + np.log2(np.linalg.norm((x / largest).astype(float), axis=1))
 
 
 def test_absent_samples_have_no_say(rng):

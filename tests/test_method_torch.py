@@ -31,6 +31,17 @@ def test_torch_gives_the_scores_of_numpy(dtype, attention, power):
     np.testing.assert_allclose(tensor_scores.numpy(), scores, atol=tolerance)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "exponent"), [("float32", -120), ("float32", 120), ("float64", -1000), ("float64", 1000)]
+)
+def test_torch_normalises_where_squares_leave_the_range(dtype, exponent):
+    import torch
+
+    x = (np.random.default_rng(0).gamma(0.7, 1.0, (3, 8)) + 1e-3).astype(dtype)
+    found = method.l2_normalize(torch.from_numpy(np.ldexp(x, exponent))).numpy()
+    np.testing.assert_allclose(found, method.l2_normalize(x), rtol=0, atol=4 * np.finfo(dtype).eps)
+
+
 def test_torch_chooses_the_same_priors_among_equals():
     import torch
 

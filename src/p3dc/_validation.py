@@ -18,6 +18,7 @@ KEPT_TYPES = (np.float16, np.float32, np.float64)
 
 def as_rows(rows: npt.ArrayLike, what: str) -> Floats:
     """Return rows as a two-dimensional array of floats without NaN or infinity."""
+    check_unmasked(rows, what)
     try:
         array = np.asarray(rows)
     except ValueError:
@@ -32,6 +33,15 @@ def as_rows(rows: npt.ArrayLike, what: str) -> Floats:
         raise InputError(f"{what} are empty: {array.shape[0]} rows of {array.shape[1]} features. Add at least one row.")
     check_finite(array, what)
     return array
+
+
+def check_unmasked(values: Any, what: str) -> None:
+    """Refuse masked arrays with values that are masked, which NumPy would use as if they were not."""
+    if np.ma.is_masked(values):
+        n_masked = int(np.ma.getmaskarray(values).sum())
+        raise InputError(
+            f"{what} have {n_masked} masked values. Fill them or leave out their rows, and pass a plain array."
+        )
 
 
 def check_finite(rows: Floats, what: str) -> None:
@@ -90,8 +100,22 @@ def check_power(rows: Floats, power: float, what: str) -> None:
             raise InputError(f"{got}, and power={power:g} needs positive features. Use power=0.5 or power=1.")
 
 
+def check_similarities(rows: Floats, prototypes: Floats, power: float, dtype: npt.DTypeLike) -> None:
+    """Refuse features whose inner products with base prototypes, Eq. (4), overflow or underflow in a type."""
+    limits, width = np.finfo(dtype), rows.shape[-1]
+    largest, peak = (max(float(abs(block).max()) for _, block in row_blocks(each)) for each in (rows, prototypes))
+    size = power * math.log(largest) + math.log(peak) if largest and peak else 0.0
+    if not math.log(limits.tiny / limits.eps) < size < math.log(limits.max / width):
+        raise InputError(
+            f"the largest feature is {largest:.3g} and that of base prototypes {peak:.3g}: their products are too "
+            f"{'large' if size > 0 else 'small'} for {limits.dtype}. Multiply features and base features by the same "
+            "number so that the largest is near 1."
+        )
+
+
 def as_labels(labels: npt.ArrayLike, n_rows: int | None = None, what: str = "label") -> npt.NDArray[Any]:
     """Return labels or ids as an array of text or of numbers: one for each row, none missing, all of one type."""
+    check_unmasked(labels, f"{what}s")
     try:
         array = np.asarray(_as_given(labels))
     except ValueError:

@@ -9,6 +9,7 @@ S support samples, N ways, K shots, Q queries, B base classes, D features.
 from numbers import Real
 from typing import Literal, get_args
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from p3dc._arrays import Array
@@ -23,8 +24,10 @@ def l2_normalize(x: Array) -> Array:
     (..., D) -> (..., D)
     """
     xp = array_namespace(x)
-    norm = xp.sqrt(xp.vecdot(x, x))[..., None]
-    return x / xp.where(norm == 0, xp.ones_like(norm), norm)
+    norm, factor = _norm_in_range(x)
+    if factor is not None:
+        x = x * factor[..., None]
+    return x / xp.where(norm == 0, xp.ones_like(norm), norm)[..., None]
 
 
 def tukey(x: Array, power: float) -> Array:
@@ -204,6 +207,35 @@ def classify(queries: Array, calibrated: Array, present: Array | None = None, at
     """
     weights = attention_weights(queries, calibrated, present, attention)
     return cosine_scores(queries, attentive_prototypes(weights, calibrated))
+
+
+def vector_norm(x: Array) -> Array:
+    """Return the length of each vector, also where its square overflows or underflows.
+
+    (..., D) -> (...)
+    """
+    norm, factor = _norm_in_range(x)
+    return norm if factor is None else norm / factor
+
+
+def _norm_in_range(x: Array) -> tuple[Array, Array | None]:
+    """Return the length of each vector after a power of two has brought it into the range of squares, and that power.
+
+    Where no square overflows or loses digits there is no power.
+
+    (..., D) -> (...), (...) or None
+    """
+    xp = array_namespace(x)
+    limits = xp.finfo(x.dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        squares = xp.vecdot(x, x)
+    outside = (squares < limits.tiny / limits.eps) | (squares == xp.inf)
+    if not xp.any(outside):
+        return xp.sqrt(squares), None
+    largest = xp.max(xp.abs(x), axis=-1).clip(min=limits.tiny)
+    factor = 2.0 ** -xp.floor(xp.log2(xp.where(outside, largest, xp.ones_like(largest))))
+    scaled = x * factor[..., None]
+    return xp.sqrt(xp.vecdot(scaled, scaled)), factor
 
 
 def plain(number: Array | float) -> Array | float:

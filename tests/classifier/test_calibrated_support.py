@@ -67,7 +67,7 @@ def test_it_is_mostly_right(task, fitted):
     assert fitted.score(*task[2:]) > 0.8
 
 
-@pytest.mark.parametrize("factor", [0.05, 20.0])
+@pytest.mark.parametrize("factor", [0.05, 20.0, 2.0**-1000, 1e-200, 1e160, 2.0**1000])
 def test_the_length_of_the_features_does_not_matter(task, base, fitted, factor):
     support, labels, queries, _ = task
     longer = Priors.from_features(FeatureSet(factor * base.features.astype(float), base.labels))

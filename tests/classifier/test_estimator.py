@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from p3dc import P3DCClassifier, Priors, method
+from p3dc import FeatureSet, P3DCClassifier, Priors, method
 from p3dc.errors import InputError
 from p3dc.io.safetensors import read_arrays, write_arrays
 from tests import reference
@@ -407,3 +407,38 @@ def test_priors_of_one_class_and_more_nearest_than_priors_work(task):
     support, labels, queries, truth = task
     priors = Priors(support.mean(axis=0, keepdims=True))
     assert paper(priors, n_nearest=50).fit(support, labels).score(queries, truth) > 0.5
+
+
+@pytest.mark.parametrize("exponent", [-120, -80, 62, 120])
+@pytest.mark.parametrize("priors_too", [False, True])
+def test_float32_outside_the_range_of_its_squares_is_labelled_as_inside(exponent, priors_too, rng):
+    base, rows = (np.abs(rng.normal(size=(n, 1, 8)) + 0.3 * rng.normal(size=(n, 6, 8))) for n in (9, 3))
+    base, rows = base.reshape(-1, 8).astype(np.float32), rows.reshape(-1, 8).astype(np.float32)
+    labels, support = np.repeat(np.arange(3), 6), slice(None, None, 6)
+
+    def predict(power):
+        priors = (
+            Priors.from_features(FeatureSet(np.ldexp(base, power), np.repeat(np.arange(9), 6))) if priors_too else None
+        )
+        classifier = P3DCClassifier(priors).fit(np.ldexp(rows, power)[support], labels[support])
+        return classifier.predict(np.ldexp(rows, power))
+
+    np.testing.assert_array_equal(predict(exponent), predict(0))
+
+
+def test_products_that_overflow_are_refused(rng):
+    rows = np.float32(1e30) * rng.random((4, 3)).astype(np.float32)
+    with pytest.raises(InputError, match="products are too large for float32"):
+        P3DCClassifier(rows, alpha=0.0, beta=0.9, space="plain").fit(rows[:2], [0, 1])
+
+
+def test_masked_values_are_refused():
+    masked = np.ma.masked_array([[1.0, 0.0], [0.0, 1.0]], mask=[[False, True], [False, False]])
+    for call in (
+        lambda: P3DCClassifier().fit(masked, [0, 1]),
+        lambda: P3DCClassifier().fit(np.eye(2), np.ma.masked_array([0, 1], mask=[True, False])),
+        lambda: P3DCClassifier().fit(np.eye(2), [0, 1]).predict(masked),
+        lambda: FeatureSet(masked, [0, 1]),
+    ):
+        with pytest.raises(InputError, match="1 masked values"):
+            call()

@@ -128,8 +128,8 @@ def test_corners_that_cancel_are_decided_in_float64():
 
 
 def test_features_beyond_float64_are_refused(novel, priors):
-    with pytest.raises(InputError, match="Multiply them to come nearer to 1"):
-        plain_scorer(novel.features.astype(float) * 1e200, priors.prototypes, [(0.0, 0.9)])
+    with pytest.raises(InputError, match="products are too large for float64"):
+        plain_scorer(novel.features.astype(float) * 1e220, priors.prototypes * 1e220, [(0.0, 0.9)])
 
 
 def test_a_fine_grid_is_cut_into_chunks_too(novel, priors, monkeypatch):

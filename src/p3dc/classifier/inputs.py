@@ -17,6 +17,8 @@ from p3dc._validation import (
     check_power,
     check_same_width,
     check_share,
+    check_similarities,
+    check_unmasked,
     first_empty,
 )
 from p3dc.confidence.temperature import check_temperature
@@ -29,6 +31,8 @@ FLOATS = [np.float64, np.float32]
 def check_support(estimator: Any, X: npt.ArrayLike, y: npt.ArrayLike, *, reset: bool) -> tuple[Array, npt.NDArray[Any]]:
     """Check the parameters of an estimator and return support samples and their labels."""
     settings, priors = estimator.settings, as_priors(estimator.priors)
+    check_unmasked(X, "samples")
+    check_unmasked(y, "labels")
     check_share("reject", estimator.reject)
     check_temperature(estimator.temperature)
     if is_tensor(X):
@@ -44,6 +48,7 @@ def check_support(estimator: Any, X: npt.ArrayLike, y: npt.ArrayLike, *, reset: 
         if not settings.whitened:
             settings.fixed_weights()
             check_power(support, settings.power, "support")
+            check_similarities(support, priors.prototypes, settings.power, str(support.dtype).removeprefix("torch."))
     return support, labels
 
 
@@ -58,6 +63,7 @@ def check_unlabelled(estimator: Any, unlabelled: npt.ArrayLike | None) -> Array 
 
 def check_queries(estimator: Any, X: npt.ArrayLike) -> Array:
     """Return queries with as many features as the estimator was fitted to."""
+    check_unmasked(X, "samples")
     if is_tensor(X):
         return _check_tensor(estimator, X, reset=False)
     try:

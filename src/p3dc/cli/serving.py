@@ -1,6 +1,7 @@
 """The command serve."""
 
 import ipaddress
+import logging
 import socket
 import sys
 import webbrowser
@@ -122,8 +123,12 @@ def _begin_with(model: Path, project: Any) -> None:
 def _run(served: Any, listening: socket.socket) -> None:
     import uvicorn
 
+    from p3dc.app.http.connections import BoundedProtocol, RepeatFilter
+
     config = uvicorn.Config(
         served,
+        http=BoundedProtocol,
+        backlog=128,  # so many connections are accepted before any is closed
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -131,5 +136,7 @@ def _run(served: Any, listening: socket.socket) -> None:
         timeout_graceful_shutdown=10,
         ws="none",
     )
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addFilter(RepeatFilter())
     with threadpool_limits(1, user_api="blas"):  # requests run in parallel; the network has its own threads
         uvicorn.Server(config).run(sockets=[listening])

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from p3dc._arrays import Floats
 from p3dc._validation import as_labels, as_rows
 from p3dc.errors import InputError
+from p3dc.method import vector_norm
 from p3dc.priors.geometry import Moments
 
 MOST_FEATURES = 8192
@@ -69,9 +70,10 @@ class ClassSums:
         order = np.argsort(labels, kind="stable")
         present, first, sizes = np.unique(labels[order], return_index=True, return_counts=True)
         exact = rows[order].astype(np.float64)
-        totals = np.add.reduceat(exact, first, axis=0)
-        with np.errstate(over="ignore", under="ignore"):
-            lengths = np.sqrt(np.vecdot(exact, exact))
+        with np.errstate(over="ignore"):
+            totals, lengths = np.add.reduceat(exact, first, axis=0), vector_norm(exact)
+        if not (np.isfinite(totals).all() and np.isfinite(lengths.sum())):
+            raise InputError("the features are too large to be averaged. Divide all of them by the same number.")
         long = np.add.reduceat(lengths, first)
         for label, total, size, length in zip(present.tolist(), totals, sizes.tolist(), long.tolist(), strict=True):
             self.add(label, total, size, length)
@@ -79,11 +81,10 @@ class ClassSums:
             self.clusters.update(present.tolist())
         if rows.shape[1] > MOST_FEATURES:
             self.drop_geometry(f"{rows.shape[1]:,} features are too many for it, more than {MOST_FEATURES:,}")
-        elif lengths.max() > 1e100 or lengths[exact.any(axis=1)].min(initial=1) < 1e-100:
-            self.drop_geometry("their features are too long or too short for it")
         elif not self.reason and lengths.any():
             longest = lengths.max()
-            weighted: Floats = exact / np.sqrt(np.where(lengths > 0, lengths, 1) * longest)[:, None]
+            directions = exact / np.where(lengths > 0, lengths, 1)[:, None]
+            weighted: Floats = directions * np.sqrt(lengths / longest)[:, None]
             if rows.dtype != np.float64:
                 weighted = weighted.astype(np.float32)
             self.add_outer(longest * (weighted.T @ weighted).astype(np.float64), clusters)

@@ -147,9 +147,8 @@ def _printed_gain(one: Published | None, two: Published | None) -> float | None:
 
 def _against_others(source: _Source) -> list[Claim]:
     """Claims against other methods: Table 1 and the text about it."""
-    rivals = {
-        n_shot: [key for key in published.RIVALS if key in TITLES and source.printed(key, n_shot)] for n_shot in SHOTS
-    }
+    made = [key for key in published.RIVALS if key != published.NOT_MADE]
+    rivals = {n_shot: [key for key in made if source.printed(key, n_shot)] for n_shot in SHOTS}
     found = [
         source.claim(
             "With one shot the best results outperform most methods",

@@ -69,6 +69,9 @@ _TABLE_1 = {
 RIVALS = tuple(key for key in _TABLE_1 if not key.startswith("p3dc"))
 """Rows of Table 1 whose numbers the paper takes from other publications."""
 
+NOT_MADE = "mcl-katz"
+"""The one of them that cannot be made: the paper's number is with PSM, which was never released."""
+
 SAME_NETWORK = ("s2m2", "deepvoro", "deepvoro++", "dc", "tcpr")
 """Those of them whose publications use the same network as the paper, S2M2's; the others have one of their own."""
 

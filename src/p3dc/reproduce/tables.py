@@ -26,7 +26,7 @@ def table_1(study: Study) -> Table:
     group = ""
     for row_group, key in table_1_rows():
         if row_group == P3DC and group != P3DC and name is not None:
-            katz = [paper_cell(published.table_1(name, "mcl-katz", n_shot)) for n_shot in SHOTS]
+            katz = [paper_cell(published.table_1(name, published.NOT_MADE, n_shot)) for n_shot in SHOTS]
             rows.append([f"{MCL_KATZ} {OTHER_NETWORK}", *(cell for number in katz for cell in (NONE, number))])
         if (key, SHOTS[0]) not in study.table_1:
             continue

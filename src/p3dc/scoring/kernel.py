@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from array_api_compat import array_namespace
 
 from p3dc._arrays import Array, is_tensor
-from p3dc.method import Attention, l2_normalize
+from p3dc.method import Attention, l2_normalize, vector_norm
 
 
 class Corners(NamedTuple):
@@ -44,7 +44,7 @@ def inner_products(corners: Array, queries: Array, mix: Array, n_way: int) -> Co
     n_shot = n_support // n_way
     products = queries @ xp.reshape(corners, (n_tasks, -1, width)).mT
     by_class = xp.reshape(corners, (n_tasks, n_way, -1, width))
-    lengths = xp.sqrt(xp.vecdot(queries, queries))
+    lengths = vector_norm(queries)
     return Corners(
         xp.reshape(products, (n_tasks, -1, n_way, n_shot, n_corners)),
         xp.reshape(by_class @ by_class.mT, (n_tasks, n_way, n_shot, n_corners, n_shot, n_corners)),

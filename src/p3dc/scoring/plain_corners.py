@@ -7,9 +7,8 @@ import numpy as np
 
 from p3dc import method
 from p3dc._arrays import Array, Floats, Rows, row_blocks
-from p3dc._validation import check_power
+from p3dc._validation import check_power, check_similarities
 from p3dc.adaptive.settings import Settings
-from p3dc.errors import InputError
 from p3dc.scoring.endpoints import endpoints_of_tasks
 from p3dc.scoring.kernel import Corners, corner_weights, inner_products, triangle
 from p3dc.scoring.nearest_priors import Part, PriorTable, priors_in_use
@@ -40,7 +39,6 @@ class PlainCorners:
         self.n_points, self.width = len(points), features.shape[1]
         mix = corner_weights(self.alpha, self.beta)
         shortest, longest = _lengths(features)
-        _check_lengths(shortest, longest)
         reach = longest if settings.attention == "raw" else 1.0
         wide = float(np.abs(mix).sum(axis=0).max())
         precise = reach <= LONGEST and wide <= WIDEST and shortest > 1e-15 and longest < 1e15
@@ -51,6 +49,7 @@ class PlainCorners:
         self.table: PriorTable | None = None
         if priors is not None:
             check_power(features, settings.power, "features")
+            check_similarities(features, priors, settings.power, np.float64)
             self.table = PriorTable(features, priors, settings.n_nearest, settings.power, self.dtype)
 
     def corners(self, support: Rows, queries: Rows) -> Corners:
@@ -93,14 +92,5 @@ class PlainCorners:
 
 def _lengths(features: Floats) -> tuple[float, float]:
     """Return the smallest and the largest length of a row."""
-    with np.errstate(over="ignore"):
-        norms = [np.linalg.norm(block.astype(np.float64), axis=1) for _, block in row_blocks(features)]
+    norms = [method.vector_norm(block.astype(np.float64)) for _, block in row_blocks(features)]
     return float(min(part.min() for part in norms)), float(max(part.max() for part in norms))
-
-
-def _check_lengths(shortest: float, longest: float) -> None:
-    """Refuse features whose squares float64 cannot hold."""
-    if shortest < 1e-150 or longest > 1e150:
-        raise InputError(
-            f"features have lengths from {shortest:.3g} to {longest:.3g}. Multiply them to come nearer to 1."
-        )

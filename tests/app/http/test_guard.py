@@ -195,7 +195,24 @@ def test_a_request_that_says_it_is_too_large_is_refused_by_its_kind(serve):
     told(client.post("/v1/classes", json={"name": "x" * 3000}), 413, "too_large")
     raw = {"Content-Type": "application/octet-stream"}
     assert "4 kB" in told(client.put("/v1/model", content=bytes(5000), headers=raw), 413, "too_large")
+    for path in ("/v1/session", "/v1/classes", "/v1/photos/x", "/v1/nothing"):
+        told(client.post(path, content=bytes(3000), headers=raw), 413, "too_large")
     assert len(client.project.state.photos) == 1
+
+
+@pytest.mark.parametrize("path", ["/v1/session", "/v1/photos"])
+def test_requests_that_arrive_slowly_keep_nobody_out(open_project, path):
+    headers = {"content_type": "application/json" if path == "/v1/session" else FORM, "transfer_encoding": "chunked"}
+
+    async def work(app):
+        slow = [asyncio.create_task(ask(app, Sender(b"--", then="stop"), path=path, **headers)) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        assert app.metrics.n_arriving == 20
+        good = await ask(app, Sender(*pieces(3)), content_type=FORM)
+        return good[0], [each[0] for each in await asyncio.gather(*slow)], app.metrics.n_arriving
+
+    limits = RequestLimits(requests=2, seconds=1.0, unknown_seconds=1.0)
+    assert by_hand(open_project(), limits, work) == (201, [408] * 20, 0)
 
 
 class Sender:
@@ -393,10 +410,10 @@ def test_past_so_many_requests_at_once_others_are_asked_to_come_again(serve, mon
     deadline = time.monotonic() + 30
     while client.app.metrics.n_busy < 3 and time.monotonic() < deadline:
         time.sleep(0.005)
-    for path in ("/v1/project", "/v1/health"):
-        answer = client.get(path)
-        assert told(answer, 503, "busy") == "Too many requests at once. Try again in a second."
-        assert answer.headers["retry-after"] == "1"
+    answer = client.get("/v1/project")
+    assert told(answer, 503, "busy") == "Too many requests at once. Try again in a second."
+    assert answer.headers["retry-after"] == "1"
+    assert client.get("/v1/health").status_code == 200, "monitoring is answered under load"
     told(client.post("/v1/photos", files=files(picture(seed=9))), 503, "busy")
     assert client.get("/").status_code == 200, "the page itself is always there"
     go.set()

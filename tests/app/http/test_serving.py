@@ -4,12 +4,13 @@ import builtins
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
 import pytest
@@ -279,6 +280,21 @@ def test_many_clients_at_once_are_all_answered(network):
         assert len(labels) == 1
         counts = dict(line.rsplit(" ", 1) for line in client.get("/v1/metrics").text.splitlines() if line[0] != "#")
         assert float(counts["p3dc_batches"]) < float(counts["p3dc_images"]) == 70
+
+
+def test_connections_that_say_nothing_keep_nobody_out(network):
+    """More of them than the server may have open files, some with half a header."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    with serving("--backbone", network) as client, ExitStack() as silent:
+        resource.prlimit(client.process.pid, resource.RLIMIT_NOFILE, (1024, 4096))
+        for number in range(1200):
+            each = silent.enter_context(socket.create_connection(client.place, timeout=30))
+            if number % 2:
+                with suppress(OSError):
+                    each.sendall(b"GET /v1/project HTTP/1.1\r\nHost: local")
+        assert client.get("/v1/project").status_code == 200
+        assert client.post("/v1/photos", files=files(picture())).status_code == 201
+        assert len(stop(client)[1]) < 10_000, "what is logged is bounded"
 
 
 def test_a_server_waits_for_what_it_is_doing_when_it_is_stopped(network, tmp_path):

@@ -308,7 +308,15 @@ def test_a_byte_that_changed_is_told_in_a_sentence_or_does_not_matter(open_proje
         ("UPDATE step SET state = '{\"classes\": []}'", "damaged"),
         ("UPDATE fact SET value = 'x' WHERE name = 'current'", "damaged"),
         ("UPDATE fact SET value = 'x' WHERE name = 'revision'", "damaged"),
-        ("DROP TABLE photo", "no such table"),
+        ("DROP TABLE photo", "not those of a project"),
+        ("CREATE TRIGGER t AFTER INSERT ON step BEGIN DELETE FROM photo; END", "not those of a project"),
+        ("CREATE VIEW v AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT 1 FROM n", "not those"),
+        ("CREATE INDEX i ON photo (length(features))", "not those of a project"),
+        ("UPDATE step SET state = replace(state, '\"point\": null', '\"point\": [1]')", "damaged"),
+        ("UPDATE step SET state = replace(state, '\"point\": null', '\"point\": [2, 0.5]')", "damaged"),
+        ('UPDATE step SET state = replace(state, \'s": [[\', \'s": [["x", "x"], ["x", "y"], [\')', "damaged"),
+        ("UPDATE step SET state = printf('%.*c', 100000, '[')", "damaged"),
+        (f"UPDATE step SET state = replace(state, '\"reject\": ', '\"reject\": 1{'0' * 400}')", "damaged"),
     ],
 )
 def test_a_file_that_lacks_something_is_refused(open_project, folder, statement, match):

@@ -1,7 +1,8 @@
-"""Check every request before the app sees it: host, origin, token, size, and how many are being answered."""
+"""Check every request before the app sees it: host, origin, token, size, and how many there are."""
 
 import asyncio
 import time
+from collections.abc import Callable
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -35,8 +36,16 @@ class Guard:
     elsewhere could make its own name point here.
     """
 
-    def __init__(self, app: ASGIApp, limits: RequestLimits, metrics: Metrics, token: str | None = None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: RequestLimits,
+        metrics: Metrics,
+        most_bytes: Callable[[Scope], int],
+        token: str | None = None,
+    ) -> None:
         self.app, self.limits, self.metrics, self.token = app, limits, metrics, token
+        self.most_bytes = most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -57,18 +66,23 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        body = _Body(receive, self._most_bytes(scope), self.limits.seconds)
+        limit, known = self.most_bytes(scope), _needs_token(scope)
+        turn = _Turn(self.metrics, self.limits.requests if known else None)
+        seconds = self.limits.seconds if known else self.limits.unknown_seconds
+        body = _Body(receive, limit, seconds, turn.begin)
         try:
-            with self.metrics.busy():
-                self._check(scope)
-                await self.app(scope, body.receive, respond)
+            self._check(scope, limit)
+            if _is_bodiless(scope):
+                turn.begin()
+            await self.app(scope, body.receive, respond)
         except RequestError as error:
             await error.response()(scope, receive, respond)
         finally:
+            turn.end()
             route = getattr(scope.get("route"), "path", "none")
             self.metrics.answered(route, scope["method"], status, time.perf_counter() - started)
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope, limit: int) -> None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if self.token is None and _split(f"//{host}").hostname not in LOOPBACK:
@@ -80,27 +94,56 @@ class Guard:
             return
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
             raise RequestError(403, "other_origin", "Pages of other origins may not use this server.")
-        if self.token is not None and scope["path"] not in WITHOUT_TOKEN and not carries_token(headers, self.token):
+        if self.token is not None and _needs_token(scope) and not carries_token(headers, self.token):
             message = "This server needs its token. Send it as 'Authorization: Bearer …'."
             raise RequestError(401, "token_needed", message, {"WWW-Authenticate": "Bearer"})
-        if self.metrics.n_busy > self.limits.requests:
+        if self.metrics.n_arriving > self.limits.arriving:
             raise busy()
         length = headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > self._most_bytes(scope):
-            raise too_large(self._most_bytes(scope))
+        if length.isdecimal() and int(length) > limit:
+            raise too_large(limit)
 
-    def _most_bytes(self, scope: Scope) -> int:
-        kind = Headers(scope=scope).get("content-type", "").lower()
-        if kind.startswith("multipart/"):
-            return self.limits.bytes
-        return self.limits.model_bytes if kind.startswith("application/octet-stream") else self.limits.json_bytes
+
+class _Turn:
+    """A request among the others: it arrives, and is answered from when its body is there.
+
+    Only those being answered count against ``most``, so that slow uploads keep nobody out.
+    """
+
+    def __init__(self, metrics: Metrics, most: int | None) -> None:
+        self._metrics, self._most, self._begun = metrics, most, False
+        metrics.n_arriving += 1
+
+    def begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        self._metrics.n_arriving -= 1
+        self._metrics.n_busy += 1
+        if self._most is not None and self._metrics.n_busy > self._most:
+            raise busy()
+
+    def end(self) -> None:
+        if self._begun:
+            self._metrics.n_busy -= 1
+        else:
+            self._metrics.n_arriving -= 1
+
+
+def _needs_token(scope: Scope) -> bool:
+    return scope["path"].startswith("/v1/") and scope["path"] not in WITHOUT_TOKEN
+
+
+def _is_bodiless(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
 class _Body:
     """The body of a request, refused if it is too long, stops in the middle or arrives too slowly."""
 
-    def __init__(self, receive: Receive, limit: int, seconds: float) -> None:
-        self._receive, self._limit, self._seconds = receive, limit, seconds
+    def __init__(self, receive: Receive, limit: int, seconds: float, arrived: Callable[[], None]) -> None:
+        self._receive, self._limit, self._seconds, self._arrived = receive, limit, seconds, arrived
         self._size, self._more = 0, True
         self._last = time.monotonic() + PATIENCE * seconds
 
@@ -119,6 +162,8 @@ class _Body:
         self._size += len(message.get("body", b""))
         if self._size > self._limit:
             raise too_large(self._limit)
+        if not self._more:
+            self._arrived()
         return message
 
     async def drain(self) -> None:

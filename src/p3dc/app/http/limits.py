@@ -14,5 +14,7 @@ class RequestLimits:
     model_bytes: int = 512 * MEGABYTE  # of a request with a model file
     json_bytes: int = MEGABYTE // 16  # of any other request
     pixels: int = 50_000_000  # of one image
-    requests: int = 64  # at the same time; others are asked to try again
+    requests: int = 64  # being answered at the same time; others are asked to try again
+    arriving: int = 1024  # whose bodies have not arrived yet
     seconds: float = 30.0  # between two bytes of a request; all of it may take ten times as long
+    unknown_seconds: float = 3.0  # the same of a request that needs no token

@@ -1,8 +1,5 @@
 """Counters of the service, for Prometheus."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -13,7 +10,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self.n_busy = 0
+        self.n_arriving = self.n_busy = 0
         labels = ("route", "method", "status")
         self._requests = Counter("p3dc_requests", "Requests answered.", labels, registry=self._registry)
         self._seconds = Histogram(
@@ -27,15 +24,6 @@ class Metrics:
             "p3dc_photos": "Photos in the project.",
         }
         self._gauges = {name: Gauge(name, text, registry=self._registry) for name, text in gauges.items()}
-
-    @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Count a request while it is being answered."""
-        self.n_busy += 1
-        try:
-            yield
-        finally:
-            self.n_busy -= 1
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request that has been answered."""

@@ -13,6 +13,7 @@ from p3dc.app.http.guard import Guard
 from p3dc.app.http.limits import RequestLimits
 from p3dc.app.http.metrics import Metrics
 from p3dc.app.http.routes import api
+from p3dc.app.http.uploads import most_bytes
 from p3dc.app.project.project import Project
 from p3dc.app.service import Service
 
@@ -42,7 +43,7 @@ def make_app(project: Project, limits: RequestLimits | None = None, token: str |
     app.include_router(api)
     handle_errors(app, api.routes)
     _serve_page(app)
-    return Guard(app, limits, metrics, token)
+    return Guard(app, limits, metrics, most_bytes(api.routes, limits), token)
 
 
 def _serve_page(app: FastAPI) -> None:

@@ -1,13 +1,16 @@
 """Read the images that come with a request."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import Depends, Request
+from fastapi.routing import APIRoute
 from python_multipart.exceptions import MultipartParseError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
+from starlette.routing import BaseRoute, Match
+from starlette.types import Scope
 
 from p3dc.app.http.errors import RequestError
 from p3dc.app.http.limits import RequestLimits
@@ -23,6 +26,19 @@ BINARY = {"type": "string", "format": "binary"}
 FILES = {"images": {"type": "array", "minItems": 1, "items": BINARY}}
 IMAGES = _body("multipart/form-data", {"type": "object", "required": ["images"], "properties": FILES})
 FILE = _body("application/octet-stream", BINARY)
+
+
+def most_bytes(routes: Sequence[BaseRoute], limits: RequestLimits) -> Callable[[Scope], int]:
+    """Return the function from a request to the bytes that its route takes."""
+    sizes = {id(IMAGES): limits.bytes, id(FILE): limits.model_bytes}
+
+    def of_request(scope: Scope) -> int:
+        for route in routes:
+            if isinstance(route, APIRoute) and route.matches(scope)[0] is Match.FULL:
+                return sizes.get(id(route.openapi_extra), limits.json_bytes)
+        return limits.json_bytes
+
+    return of_request
 
 
 async def uploaded(request: Request) -> AsyncIterator[list[Upload]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from p3dc._validation import check_share
 from p3dc.adaptive.settings import check_weights
 from p3dc.app.errors import ConflictError, NotFoundError
 from p3dc.errors import InputError
@@ -156,18 +157,33 @@ class State:
 
     @classmethod
     def from_json(cls, written: dict[str, Any]) -> "State":
-        """Read what :meth:`to_json` wrote."""
-        point = written["point"]
-        return cls(
-            tuple(Class(str(identity), str(name)) for identity, name in written["classes"]),
+        """Read what :meth:`to_json` wrote, and refuse what it cannot have written."""
+        point, reject = written["point"], written["reject"]
+        state = cls(
+            tuple(Class(_text(identity), _text(name)) for identity, name in written["classes"]),
             tuple(
-                Photo(str(identity), str(name), None if label is None else str(label))
+                Photo(_text(identity), _text(name), None if label is None else _text(label))
                 for identity, name, label in written["photos"]
             ),
-            None if point is None else (float(point[0]), float(point[1])),
-            str(written["priors"]),
-            None if written["reject"] is None else float(written["reject"]),
+            priors=_text(written["priors"]),
+            reject=check_share("reject", reject),
         )
+        for kind in (state.classes, state.photos):
+            if len({each.id for each in kind}) < len(kind):
+                raise ValueError("an id occurs twice")
+        if not {photo.label for photo in state.photos} <= {None, *state.names}:
+            raise ValueError("a photo is of a class that is missing")
+        if point is None:
+            return state
+        alpha, beta = point
+        return state.at((alpha, beta))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not text")
+    value.encode()  # refuses half a character
+    return value
 
 
 def _find(among: Iterable[Found], kind: str, identity: str) -> Found:

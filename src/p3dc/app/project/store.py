@@ -21,12 +21,12 @@ FILE = "project.sqlite"
 VERSION = 1
 APPLICATION = 0x70336463
 
-SCHEMA = """
-CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE photo (id TEXT PRIMARY KEY, features BLOB NOT NULL, thumbnail BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE priors (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE step (number INTEGER PRIMARY KEY, title TEXT NOT NULL, state TEXT NOT NULL);
-"""
+SCHEMA = (
+    "CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE photo (id TEXT PRIMARY KEY, features BLOB NOT NULL, thumbnail BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE priors (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE step (number INTEGER PRIMARY KEY, title TEXT NOT NULL, state TEXT NOT NULL)",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Store:
     def _open(self) -> None:
         with self._transaction():
             application, version = (self._pragma(name) for name in ("application_id", "user_version"))
-            tables = self._database.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+            tables = {statement for (statement,) in self._database.execute("SELECT sql FROM sqlite_schema")}
             if tables and application != APPLICATION:
                 raise StoreError(f"{self._name} is the file of another program. Choose another folder.")
             if tables and version != VERSION:
@@ -80,8 +80,10 @@ class Store:
                     f"{self._name} has version {version}, but this p3dc reads version {VERSION}. Install the p3dc that "
                     "wrote it."
                 )
+            if tables and tables != set(SCHEMA):
+                raise ValueError("its tables, views or triggers are not those of a project")
             if not tables:
-                for statement in SCHEMA.split(";"):
+                for statement in SCHEMA:
                     self._database.execute(statement)
                 self._database.execute(f"PRAGMA application_id = {APPLICATION}")
                 self._database.execute(f"PRAGMA user_version = {VERSION}")
@@ -184,6 +186,6 @@ class Store:
                 raise StoreError(f"{self._name} is open in another process. Stop that one first.") from None
             reason = f"cannot be read or written ({error}). Look at the disk and its permissions."
             raise StoreError(f"{self._name} {reason}") from None
-        except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
+        except (sqlite3.Error, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             reason = f"is damaged ({error}). Choose another folder, or bring back a copy."
             raise StoreError(f"{self._name} {reason}") from None
