@@ -16,6 +16,7 @@ def test_a_part_is_decided_by_its_interval():
     assert [Part("", gain, 0.01).verdict for gain in (0.02, -0.02, 0.005)] == ["holds", "fails", "not decided"]
     assert Part("", -0.005, 0.001, margin=0.01).verdict == "holds"
     assert Part("", 0.0, 0.0).verdict == "not decided"
+    assert Part("", 0.00004, 0.00001).verdict == "not decided"  # printed as +0.00 ± 0.00
 
 
 def test_a_claim_needs_all_its_parts():

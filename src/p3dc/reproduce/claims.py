@@ -22,6 +22,9 @@ VERDICTS: tuple[Verdict, ...] = ("holds", "fails", "not decided", "not measured"
 COMPARABLE = 0.01
 """How far behind a method may be, as a fraction, to be comparable."""
 
+COSINE = 0.0005
+"""The smallest difference of cosines that is not printed as zero."""
+
 TRAINED = (
     "relationnet",
     "anil",
@@ -49,11 +52,12 @@ class Part:
     interval: float  # half the width of the 95 % interval of the gain
     margin: float = 0.0  # how far below zero the gain may be
     printed: float | None = None  # the gain in the paper's numbers
+    resolution: float = 0.00005  # what is printed as zero decides nothing, however narrow its interval
 
     @property
     def verdict(self) -> Verdict:
         """Whether the whole interval lies on one side, and on which."""
-        if abs(self.gain + self.margin) <= self.interval:
+        if abs(self.gain + self.margin) <= max(self.interval, self.resolution):
             return "not decided"
         return "holds" if self.gain + self.margin > 0 else "fails"
 
@@ -269,18 +273,17 @@ def _over_ways(source: _Source) -> list[Claim]:
 def _centres(study: Study) -> list[Claim]:
     """Claims about where samples move, which the paper illustrates with Figures 1 and 3."""
     cosines = {key: np.array(values) for key, values in study.calibration.cosines.items()}
+    closer = "closer to the centre of their class"
+    nearby = "Near a boundary the task level brings samples closer to their centre than the sample level"
     found = []
-    for text, one, two in (
-        ("Calibration moves samples closer to the centre of their class", "p3dc", "before"),
-        ("P3DC moves samples closer to the centre of their class than DC does", "p3dc", "dc"),
+    for text, where, gain in (
+        (f"Calibration moves samples {closer}", "Figure 3", cosines["p3dc"] - cosines["before"]),
+        (f"P3DC moves samples {closer} than DC does", "Figure 3", cosines["p3dc"] - cosines["dc"]),
+        (nearby, "Section 3.2", np.array(study.calibration.boundary)),
     ):
-        gain = cosines[one] - cosines[two]
-        part = Part("cosine to the centre", float(gain.mean()), half_width(gain))
-        found.append(Claim(text, "Figure 3", (part,), unit="cosine"))
-    beyond = np.array(study.calibration.boundary)
-    parts = (Part("task level − sample level", float(beyond.mean()), half_width(beyond)),) if len(beyond) else ()
-    text = "Near a boundary the task level brings samples closer to their centre than the sample level"
-    return [*found, Claim(text, "Section 3.2", parts, unit="cosine")]
+        parts = [Part("cosine", float(gain.mean()), half_width(gain), resolution=COSINE)] if len(gain) else []
+        found.append(Claim(text, where, tuple(parts), unit="cosine"))
+    return found
 
 
 def _of_ablations(source: _Source) -> list[Claim]:
