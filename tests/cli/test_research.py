@@ -153,6 +153,13 @@ def test_reproduce_refuses_what_it_does_not_know(p3dc, tmp_path):
     assert "has no base features" in p3dc("reproduce", tmp_path, "--out", tmp_path / "out")[2]
 
 
+def test_reproduce_refuses_a_data_set_that_cannot_be_the_papers(p3dc, files, tmp_path):
+    run = ("reproduce", tmp_path, "--out", tmp_path / "out")
+    assert "12 base and 8 novel classes, but CUB has 100 and 50" in p3dc(*run, "--as", "cub")[2]
+    status, _, errors = p3dc(*run, "--protocol", "release")
+    assert (status, "Say which it is: --as miniimagenet" in errors) == (2, True)
+
+
 def test_search_lists_the_best_points(p3dc, files, tmp_path, priors, validation):
     status, output, _ = p3dc(
         "search", "--base", files["base"], "--validation", files["validation"], "--query", 5, "--tasks", 30,

@@ -21,7 +21,8 @@ from p3dc.reproduce.table1 import TITLES
 from p3dc.reproduce.tables import claims_table, parameters_table, summary, table_1, table_2, table_3, table_4
 
 CANNOT = (
-    "The features of the paper's network, a WideResNet trained as S2M2, and those of tieredImageNet are not public in a "
+    "The features of the paper's network, a WideResNet trained as S2M2, and those of tieredImageNet are not public "
+    "in a "
     "form that ships with this project; with them, name the data set with --as and compare levels too. MCL-Katz + PSM "
     "needs feature maps from before pooling, and its PSM was never released, so Table 1 has the paper's number only. "
     "DeepVoro and DeepVoro++ average over views of the images; one set of features is one view."
