@@ -142,7 +142,8 @@ def test_reproduce_writes_the_report_and_says_what_is_missing(p3dc, files, tmp_p
     options = ["--tasks", 5, "--methods", "l2n", "--methods", "nn"]
     status, output, errors = p3dc("reproduce", tmp_path, "--out", tmp_path / "report", *options)
     assert (status, errors) == (0, "")
-    assert "orderings of the paper hold" in output
+    assert "not one of the paper's data sets by its classes" in output
+    assert "claims" not in output
     assert "no validation features" in output
     assert "held-out base classes, never on novel ones" in (tmp_path / "report" / "report.md").read_text()
 
@@ -150,6 +151,13 @@ def test_reproduce_writes_the_report_and_says_what_is_missing(p3dc, files, tmp_p
 def test_reproduce_refuses_what_it_does_not_know(p3dc, tmp_path):
     assert "there is no method 'magic'" in p3dc("reproduce", tmp_path, "--out", tmp_path, "--methods", "magic")[2]
     assert "has no base features" in p3dc("reproduce", tmp_path, "--out", tmp_path / "out")[2]
+
+
+def test_reproduce_refuses_a_data_set_that_cannot_be_the_papers(p3dc, files, tmp_path):
+    run = ("reproduce", tmp_path, "--out", tmp_path / "out")
+    assert "12 base and 8 novel classes, but CUB has 100 and 50" in p3dc(*run, "--as", "cub")[2]
+    status, _, errors = p3dc(*run, "--protocol", "release")
+    assert (status, "Say which it is: --as miniimagenet" in errors) == (2, True)
 
 
 def test_search_lists_the_best_points(p3dc, files, tmp_path, priors, validation):

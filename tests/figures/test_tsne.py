@@ -101,7 +101,7 @@ def test_the_number_of_rows_shown_changes_neither_samples_nor_centres(novel, pri
 def test_no_weight_leaves_the_sample_where_it_was(novel, priors):
     still = made_display(novel, priors, alpha=0, beta=0, n_rows=4)
     np.testing.assert_allclose(still.calibrated_cosines, still.support_cosines, rtol=1e-12)
-    assert "P3DC moves 0 nearer" in str(still)
+    assert "P3DC at α = 0, β = 0 moves 0 nearer" in str(still)
 
 
 def test_moved_samples_are_neighbours_of_rows_and_centres_only(novel, priors, monkeypatch):
@@ -184,6 +184,14 @@ def test_it_makes_its_own_axes(display):
     plt.close("all")
 
 
+def test_no_arrow_lies_under_a_marker(display):
+    ax = Figure().subplots()
+    display.plot(ax)
+    arrows = [text.arrow_patch for text in ax.texts]
+    assert len(arrows) == WAYS
+    assert min(text.zorder for text in ax.texts) > max(points.zorder for points in ax.collections)
+
+
 def test_the_sentence_counts_what_the_cosines_say():
     plane = np.zeros((2, 2))
     display = CalibrationDisplay(
@@ -193,11 +201,14 @@ def test_the_sentence_counts_what_the_cosines_say():
         dc_cosines=np.array([[0.9, 0.95], [0.9, 0.6 + 1e-15]]),
         support_rows=np.array([0, 1]),
         class_names=("owl", "wren"),
+        alpha=0.2,
+        beta=0.5,
     )
     assert str(display) == (
-        "Of 2 support samples P3DC moves 1 nearer to the centre of their class and DC 1: the mean cosine is 0.700 "
-        "before, 0.700 with P3DC and 0.750 with DC. That centre is the nearest of the 2 for 2 before, 1 with P3DC and "
-        "0 with DC."
+        "Of 2 support samples P3DC at α = 0.2, β = 0.5 moves 1 nearer to the centre of their class and DC 1: the mean "
+        "cosine is 0.700 before, 0.700 with P3DC and 0.750 with DC. That centre is the nearest of the 2 for 2 before, "
+        "1 with P3DC and 0 with DC. t-SNE keeps neighbourhoods, not distances: the cosines count, not the lengths of "
+        "the arrows."
     )
 
 

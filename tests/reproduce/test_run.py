@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from p3dc import evaluate, search
+from p3dc import P3DCClassifier, evaluate, search
 from p3dc.errors import InputError
 from p3dc.reproduce.experiments import Plan
 from p3dc.reproduce.run import reproduce
@@ -29,6 +29,8 @@ def report(tmp_path_factory, base, validation, novel):
 def test_all_files_are_there(report):
     _, out, _ = report
     assert {path.name for path in out.iterdir()} >= {"report.html", "report.md", "report.json", "figures"}
+    tables = {path.name for path in (out / "tables").iterdir()}
+    assert tables == {"summary.tex", *(f"birds-table-{n}.tex" for n in (1, 2, 3, 4))}
     figures = {path.name for path in (out / "figures").iterdir()}
     assert figures == {f"birds-figure-{n}.{ending}" for n in (3, 4) for ending in ("png", "svg")}
 
@@ -36,9 +38,10 @@ def test_all_files_are_there(report):
 def test_the_page_needs_no_other_file(report):
     _, out, _ = report
     page = (out / "report.html").read_text()
-    sources = re.findall(r'(?:src|href)="([^"]{0,30})', page)
+    sources = re.findall(r'src="([^"]{0,30})', page)
     assert len(sources) == 2
     assert all(source.startswith("data:image/png;base64,") for source in sources)
+    assert all(link.startswith("#") for link in re.findall(r'href="([^"]*)', page))
     assert "<script" not in page
 
 
@@ -79,6 +82,65 @@ def test_finished_parts_are_not_computed_again(report):
     assert set(told) == {"timing", "figures"}
     again = json.loads((out / "report.json").read_text())
     assert again["studies"] == json.loads(before)["studies"]
+
+
+def test_a_run_with_fewer_methods_keeps_the_rows_of_the_others(report):
+    data, out, _ = report
+    before = json.loads((out / "report.json").read_text())["studies"]
+    reproduce([data], out, Plan(**SMALL, methods=["l2n"]))
+    assert json.loads((out / "report.json").read_text())["studies"] == before
+
+
+def test_the_report_says_how_it_was_made(report):
+    data, out, _ = report
+    text = (out / "report.md").read_text()
+    methods = " ".join(f"--methods {key}" for key in ("nn", "l2n", "cl2n", "deepvoro", "dc-nearest", "gda"))
+    assert f"p3dc reproduce {data} --out {out} --tasks 20 {methods}\n" in text
+    assert f"numpy {np.__version__}" in text
+    assert "C. Ma et al." in text
+    assert "S. Yang" not in text  # DC was not measured
+
+
+def test_the_adaptive_default_is_a_row(report, priors, novel):
+    _, _, study = report
+    expected = evaluate(P3DCClassifier(priors), novel, n_shot=5, n_tasks=20)
+    np.testing.assert_array_equal(study.table_1["p3dc-auto", 5].scores.accuracy, expected.accuracy)
+
+
+def test_other_classes_than_the_papers_get_no_paper_column_and_no_count(imposter, tmp_path):
+    """The number of classes, 64, 16 and 20, is miniImageNet's."""
+    plan = Plan(n_tasks=5, slow_tasks=5, select_tasks=5, methods=("l2n", "cl2n", "baseline++"))
+    reproduce([imposter], tmp_path / "out", plan)
+    text = (tmp_path / "out" / "report.md").read_text()
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert not any("paper" in line for line in tables)
+    assert "68.68" not in text
+    assert "claims hold" not in text
+    [study] = json.loads((tmp_path / "out" / "report.json").read_text())["studies"]
+    assert study["claims"] == []
+    assert all(row["published"] is None for table in ("table_1", "table_3", "table_4") for row in study[table])
+
+    reproduce([imposter], tmp_path / "out", plan, known_as=["miniimagenet"])
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "68.68 ± 0.44" in text
+    assert "claims hold" in text
+
+
+def test_notes_stand_only_where_their_marks_do(report):
+    _, out, _ = report
+    text = (out / "report.md").read_text()
+    assert not any(mark in text for mark in "†‡◇")
+    assert "of the same tasks" not in text
+
+
+def test_the_released_protocol_needs_a_data_set_of_the_paper(imposter, tmp_path):
+    plan = Plan(**SMALL, protocol="release", methods=["l2n"])
+    with pytest.raises(InputError, match="Say which it is: --as miniimagenet or tieredimagenet or cub"):
+        reproduce([imposter], tmp_path / "out", plan)
+    with pytest.raises(InputError, match="--as is given 2 times for 1 folders"):
+        reproduce([imposter], tmp_path / "out", plan, known_as=["cub", "cub"])
+    [study] = reproduce([imposter], tmp_path / "out", plan, known_as=["miniimagenet"])
+    assert study.weights[1, "raw"] == (0.0, 0.9)
 
 
 def test_an_interrupted_run_goes_on_where_it_was(report, tmp_path):

@@ -55,6 +55,8 @@ class CalibrationDisplay:
     support_rows : array of shape (n_way,)
         The rows of the support samples.
     class_names : tuple of str
+    alpha, beta : float
+        The weights that P3DC calibrated with.
     title : str
 
     Attributes
@@ -97,6 +99,8 @@ class CalibrationDisplay:
     dc_cosines: Points
     support_rows: Rows
     class_names: tuple[str, ...]
+    alpha: float
+    beta: float
     title: str = ""
 
     @classmethod
@@ -175,6 +179,8 @@ class CalibrationDisplay:
             dc_cosines=read_only(cosines[2]),
             support_rows=read_only(np.array([rows[0] for rows in members])),
             class_names=names,
+            alpha=alpha,
+            beta=beta,
             title=title,
         )
 
@@ -186,10 +192,13 @@ class CalibrationDisplay:
         nearer = {name: (np.diagonal(cosines) > before + ROUNDING).sum() for name, cosines in every.items()}
         first = {name: (cosines.argmax(axis=1) == np.arange(n_way)).sum() for name, cosines in every.items()}
         return (
-            f"Of {n_way} support samples P3DC moves {nearer['P3DC']} nearer to the centre of their class and DC "
-            f"{nearer['DC']}: the mean cosine is {mean['support']:.3f} before, {mean['P3DC']:.3f} with P3DC and "
-            f"{mean['DC']:.3f} with DC. That centre is the nearest of the {n_way} for {first['support']} before, "
-            f"{first['P3DC']} with P3DC and {first['DC']} with DC."
+            f"Of {n_way} support samples P3DC at α = {self.alpha:g}, β = {self.beta:g} moves {nearer['P3DC']} "
+            "nearer to "
+            f"the centre of their class and DC {nearer['DC']}: the mean cosine is {mean['support']:.3f} before, "
+            f"{mean['P3DC']:.3f} with P3DC and {mean['DC']:.3f} with DC. That centre is the nearest of the {n_way} for "
+            f"{first['support']} before, {first['P3DC']} with P3DC and {first['DC']} with DC. t-SNE keeps "
+            "neighbourhoods, "
+            "not distances: the cosines count, not the lengths of the arrows."
         )
 
     def plot(self, ax: "Axes | None" = None) -> "CalibrationDisplay":
@@ -204,6 +213,7 @@ class CalibrationDisplay:
         self
         """
         from matplotlib.lines import Line2D
+        from matplotlib.patheffects import withStroke
 
         if ax is None:
             import matplotlib.pyplot as plt
@@ -212,15 +222,23 @@ class CalibrationDisplay:
         colours = np.array(COLOURS[: len(self.class_names)])
         x, y = self.rows.T
         ax.scatter(x, y, s=16, c=colours[self.labels], alpha=0.35, linewidths=0)
-        for start, end, colour in zip(self.support, self.calibrated, colours, strict=True):
-            arrow = {"arrowstyle": "-|>", "mutation_scale": 12, "color": colour, "linewidth": 1.8, "shrinkB": 4}
-            ax.annotate("", tuple(end), tuple(start), arrowprops=arrow, zorder=3)
         places = (self.centres, self.support, self.calibrated, self.dc)
         for (label, (marker, area)), points in zip(MARKERS.items(), places, strict=True):
             x, y = points.T
             ax.scatter(
                 x, y, s=area, c=colours, marker=marker, label=label, zorder=4, edgecolors="black", linewidths=0.9
             )
+        arrow = {
+            "arrowstyle": "-|>",
+            "mutation_scale": 9,
+            "color": "black",
+            "linewidth": 1.2,
+            "shrinkA": 0,
+            "shrinkB": 0,
+        }
+        arrow["path_effects"] = [withStroke(linewidth=3, foreground="white")]  # to be seen on any marker
+        for start, end in zip(self.support, self.calibrated, strict=True):
+            ax.annotate("", tuple(end), tuple(start), arrowprops=arrow, zorder=5)
         shapes = [
             Line2D([], [], linestyle="", marker=marker, markersize=area**0.5, color="0.75", mec="black", label=label)
             for label, (marker, area) in MARKERS.items()

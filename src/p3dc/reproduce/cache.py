@@ -20,10 +20,16 @@ class Cache:
     def get(self, key: str, compute: Callable[[], Any]) -> Any:
         """Return the value of a key, or compute and keep it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / f"{key}-{sha256(f'{self.context} {key}'.encode()).hexdigest()[:12]}.json"
+        path = self._path(key)
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, json.JSONDecodeError):
             value = compute()
             write_json(path, value)
             return value
+
+    def __contains__(self, key: str) -> bool:
+        return self._path(key).exists()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}-{sha256(f'{self.context} {key}'.encode()).hexdigest()[:12]}.json"

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 import p3dc
 from p3dc import method
 from p3dc._arrays import Progress
-from p3dc.adaptive.settings import Settings
 from p3dc.baselines.contract import TaskMethod
+from p3dc.baselines.deepvoro import N_VIEWS, DeepVoro
 from p3dc.baselines.registry import TABLE_1, Method, Sources
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
@@ -26,15 +26,17 @@ from p3dc.evaluation.search import SearchResult, search
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.reproduce.cache import Cache
+from p3dc.reproduce.calibration import CalibrationMeasures, measure_calibration
 from p3dc.reproduce.datasets import DataSet
-from p3dc.reproduce.published import SELECTED, WAYS
+from p3dc.reproduce.published import PREFERENCES, SELECTED, WAYS
 from p3dc.reproduce.release import ReleaseP3DC, ReleaseSampler
-from p3dc.reproduce.table1 import FIXED_POINTS
-from p3dc.scoring.task_scorer import task_scorer
+from p3dc.reproduce.table1 import FIXED_POINTS, TABLE_3_METHODS
 from p3dc.tasks import TaskSampler
 
 N_WAY, N_QUERY = 5, 15
 SHOTS = (1, 5)
+QUICK = {"n_tasks": 100, "slow_tasks": 20, "select_tasks": 50}
+"""How much a quick look measures."""
 
 StartStep = Callable[[str], Progress | None]
 """Called with the title of a step that begins; returns the callback for its progress."""
@@ -79,14 +81,27 @@ class Study:
     table_1: dict[tuple[str, int], MethodResult]  # by key and shots
     table_3: dict[tuple[str, int], MethodResult]  # by key and ways
     table_4: dict[Attention, MethodResult]  # at the weights chosen for attentive prototypes
+    preferred: dict[str, MethodResult]  # one-shot, at the (α, β) that the paper selected for each data set
+    calibration: CalibrationMeasures  # of the support of one-shot tasks
     novel_grid: SearchResult  # one-shot accuracies on novel classes, which are shown but choose nothing
     seconds: dict[str, float]  # of one 5-way 5-shot task
 
+    @property
+    def methods(self) -> list[str]:
+        """The keys of the compared methods, which may have been measured by an earlier run."""
+        return [key for key in TABLE_1 if (key, SHOTS[0]) in self.table_1]
+
 
 def run_study(data: DataSet, plan: Plan, folder: Path, start_step: StartStep = lambda _: None) -> Study:
-    """Run every experiment, keeping finished parts in a folder."""
+    """Run every experiment, keeping finished parts in a folder.
+
+    Methods that an earlier run has finished with the same plan are part of the study, whether the plan has them or not.
+    """
     context = {**asdict(plan), "methods": None, "version": p3dc.__version__, "data": data.fingerprint}
-    cache = Cache(folder / "parts" / data.name, str(context))
+    cache = Cache(folder / "parts" / data.name, str(context | {"paper_name": data.paper_name}))
+    ways = [n_way for n_way in WAYS if n_way <= len(data.novel.class_names)]
+    finished = [key for key in TABLE_1 if all(part in cache for part in _parts_of(key, ways))]
+    plan = replace(plan, methods=[key for key in TABLE_1 if key in plan.methods or key in finished])
     work = _Experiments(data, plan, cache, folder / "trained", start_step)
     with threadpool_limits(1, user_api="blas"):
         attentions: tuple[Attention, ...] = ("raw", "unit")
@@ -105,17 +120,29 @@ def run_study(data: DataSet, plan: Plan, folder: Path, start_step: StartStep = l
             table_1["p3dc-unit", n_shot] = work.evaluate_p3dc(
                 "p3dc-unit", n_shot, N_WAY, weights[n_shot, "unit"], "unit"
             )
+            table_1["p3dc-auto", n_shot] = work.evaluate_adaptive(n_shot)
         table_3 = {
             (key, n_way): result
-            for n_way in WAYS
-            if n_way <= len(data.novel.class_names)
+            for n_way in ways
             for key, result in work.evaluate_ways(n_way, weights[1, "raw"]).items()
         }
         prototypes: tuple[Attention, ...] = ("mean", "raw")
         table_4 = {kind: work.evaluate_p3dc("table-4", 5, N_WAY, weights[5, "raw"], kind) for kind in prototypes}
+        preferred = {
+            name: work.evaluate_p3dc(f"p3dc-{name}", 1, N_WAY, SELECTED[name, 1], "raw")
+            for name in PREFERENCES
+            if data.paper_name in PREFERENCES
+        }
+        calibration = work.measure_calibration(weights[1, "raw"])
         novel_grid = work.grid("novel-grid", data.novel, 1, "raw")
         seconds = work.time(weights[5, "raw"])
-    return Study(data, plan, choices, weights, table_1, table_3, table_4, novel_grid, seconds)
+    return Study(data, plan, choices, weights, table_1, table_3, table_4, preferred, calibration, novel_grid, seconds)
+
+
+def _parts_of(key: str, ways: Sequence[int]) -> list[str]:
+    """List the parts of the cache that a finished method has."""
+    settings = [(N_WAY, n_shot) for n_shot in SHOTS] + [(n_way, 1) for n_way in ways if key in TABLE_3_METHODS]
+    return [f"{key}-{n_way}-{n_shot}" for n_way, n_shot in settings]
 
 
 @dataclass(frozen=True)
@@ -134,7 +161,7 @@ class _Experiments:
 
     def choose(self, n_shot: int, attention: Attention) -> SearchResult | None:
         """Search (α, β) on validation classes; None where the released scripts use the paper's."""
-        if self.plan.protocol == "release" and self.data.paper_name is not None:
+        if self.plan.protocol == "release":
             return None
         return self.grid(f"choice-{n_shot}-{attention}", self.data.validation, n_shot, attention)
 
@@ -185,33 +212,52 @@ class _Experiments:
 
         return _as_result(self.cache.get(f"{key}-{n_way}-{n_shot}-{attention}", compute))
 
+    def evaluate_adaptive(self, n_shot: int) -> MethodResult:
+        """Evaluate the default of the library, which chooses its weights for each task."""
+
+        def compute() -> dict[str, Any]:
+            progress = self.start_step(f"adaptive P3DC, {N_WAY}-way {n_shot}-shot")
+            scores = self._scores(P3DCClassifier(self.data.priors), N_WAY, n_shot, self.plan.n_tasks, progress)
+            return {"accuracy": scores.accuracy.tolist(), "parameters": "α and β chosen for each task"}
+
+        return _as_result(self.cache.get(f"p3dc-auto-{N_WAY}-{n_shot}", compute))
+
+    def measure_calibration(self, point: tuple[float, float]) -> CalibrationMeasures:
+        """Measure where calibration moves the support of one-shot tasks."""
+
+        def compute() -> dict[str, Any]:
+            self.start_step("class centres and the weights of Eq. 6")
+            batches = self.sampler(N_WAY, 1).batches(self.plan.n_tasks, 100)
+            priors = self.data.priors.prototypes.astype(np.float64)
+            return asdict(measure_calibration(self.data.novel, priors, batches, point))
+
+        return CalibrationMeasures.from_dict(self.cache.get("calibration", compute))
+
     def evaluate_ways(self, n_way: int, point: tuple[float, float]) -> dict[str, MethodResult]:
         """Evaluate the rows of Table 3 at one number of ways."""
-        keys = [key for key in ("restorenet", "l2n", "cl2n") if key in self.plan.methods]
+        keys = [key for key in TABLE_3_METHODS if key in self.plan.methods]
         results = {key: self.evaluate(TABLE_1[key], 1, n_way) for key in keys}
         return results | {"p3dc": self.evaluate_p3dc("p3dc", 1, n_way, point, "raw")}
 
     def time(self, point: tuple[float, float]) -> dict[str, float]:
-        """Time calibration and classification of single 5-way 5-shot tasks, and of many at once."""
+        """Time single 5-way 5-shot tasks, one after the other: both steps of P3DC, and DeepVoro with all its views."""
         self.start_step("timing")
         features, priors = self.data.novel.features, self.data.priors.prototypes
-        sampler = TaskSampler(self.data.novel.labels, n_way=N_WAY, n_shot=5, n_query=N_QUERY, seed=self.plan.seed)
-        n_tasks = min(200, self.plan.n_tasks)
-        tasks = sampler.draw(n_tasks)
-        calibrate, classify = [], []
+        [tasks] = self.sampler(N_WAY, 5).batches(min(200, self.plan.n_tasks), 200)
+        rival, labels = DeepVoro(tuple(range(N_VIEWS))), np.repeat(np.arange(N_WAY), 5)
+        seconds: dict[str, list[float]] = {"calibrate": [], "classify": [], "deepvoro": []}
         for support, queries in zip(tasks.support, tasks.queries, strict=True):
             samples, unlabelled = features[support.ravel()].astype(float), features[queries.ravel()].astype(float)
-            start = time.perf_counter()
+            times = [time.perf_counter()]
             calibrated = method.calibrate(samples, priors, alpha=point[0], beta=point[1])
-            middle = time.perf_counter()
+            times.append(time.perf_counter())
             method.classify(unlabelled, calibrated.reshape(N_WAY, 5, -1))
-            calibrate.append(middle - start)
-            classify.append(time.perf_counter() - middle)
-        scorer = task_scorer(features, priors, Settings(*point, "plain"))
-        start = time.perf_counter()
-        scorer.correct(tasks)
-        together = (time.perf_counter() - start) / n_tasks
-        return {"calibrate": float(np.median(calibrate)), "classify": float(np.median(classify)), "together": together}
+            times.append(time.perf_counter())
+            rival.score_tasks(rival.learn_tasks(samples[None], labels), unlabelled[None])
+            times.append(time.perf_counter())
+            for spent, duration in zip(seconds.values(), np.diff(times), strict=True):
+                spent.append(float(duration))
+        return {name: float(np.median(spent)) for name, spent in seconds.items()}
 
     def _scores(self, classifier: Any, n_way: int, n_shot: int, n_tasks: int, progress: Progress | None) -> TaskScores:
         sampler = self.sampler(n_way, n_shot)

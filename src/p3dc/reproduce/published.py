@@ -1,5 +1,8 @@
 """The numbers of the paper's tables: mean accuracy in percent and, where given, half the width of its interval."""
 
+import re
+from collections.abc import Iterable
+from hashlib import sha256
 from typing import NamedTuple
 
 
@@ -13,8 +16,16 @@ class Published(NamedTuple):
         return f"{self.mean:.2f}" if self.interval is None else f"{self.mean:.2f} ± {self.interval:.2f}"
 
 
-SPLITS = {(64, 20): "miniImageNet", (351, 160): "tieredImageNet", (100, 50): "CUB"}
-"""Data sets of the paper by their numbers of base and novel classes."""
+CLASSES = {
+    "0c951261a87d2ad9": "miniImageNet",  # by WordNet ids
+    "fe64218b93bd5690": "miniImageNet",  # by the names of ImageNet's classes
+    "01d165fdaa37ccf9": "tieredImageNet",  # by WordNet ids
+    "00e56888c5c6bfc9": "CUB",  # by the names of the species
+}
+"""Data sets of the paper by :func:`class_digest` of their base and novel classes."""
+
+SPLITS = {"miniImageNet": (64, 20), "tieredImageNet": (351, 160), "CUB": (100, 50)}
+"""How many base and novel classes each has."""
 
 SELECTED = {
     ("miniImageNet", 1): (0.0, 0.9),
@@ -25,6 +36,9 @@ SELECTED = {
     ("CUB", 5): (0.0, 0.4),
 }
 """The (α, β) that the paper selected."""
+
+PREFERENCES = ("miniImageNet", "CUB")
+"""The data sets that prefer α + β of about 0.9 and about 0.6, as the paper reads its Figure 4."""
 
 _COLUMNS = [(name, n_shot) for name in ("miniImageNet", "tieredImageNet", "CUB") for n_shot in (1, 5)]
 
@@ -52,11 +66,14 @@ _TABLE_1 = {
     "p3dc": "68.68 0.44 | 84.37 0.30 | 75.20 0.48 | 88.67 0.32 | 81.86 0.43 | 91.36 0.23",
 }
 
-SAME_FEATURES = ("p3dc-0-0", "nn", "l2n", "cl2n", "dc-nearest", "s2m2", "deepvoro", "deepvoro++", "dc", "tcpr")
-"""Rows that the paper evaluates on the same features as its own method."""
+RIVALS = tuple(key for key in _TABLE_1 if not key.startswith("p3dc"))
+"""Rows of Table 1 whose numbers the paper takes from other publications."""
 
-OWN_FEATURES = frozenset(key for key in _TABLE_1 if key not in SAME_FEATURES and not key.startswith("p3dc"))
-"""Rows of Table 1 that the paper takes from publications with a network or a training of their own."""
+NOT_MADE = "mcl-katz"
+"""The one of them that cannot be made: the paper's number is with PSM, which was never released."""
+
+SAME_NETWORK = ("s2m2", "deepvoro", "deepvoro++", "dc", "tcpr")
+"""Those of them whose publications use the same network as the paper, S2M2's; the others have one of their own."""
 
 _TABLE_2 = {
     "miniImageNet": {"nn": 47.50, "l2n": 65.93, "cl2n": 65.96, "dc-nearest": 66.23, "p3dc": 68.68},
@@ -79,6 +96,12 @@ _TABLE_4 = {
 
 TIMES = {"calibrate": 0.027, "classify": 0.002}
 """Seconds for a 5-way 5-shot task, on a 2.70 GHz processor."""
+
+
+def class_digest(base: Iterable[str], novel: Iterable[str]) -> str:
+    """Hash the names of base and of novel classes, whatever their order, case, spacing and leading number."""
+    names = [*sorted(map(_plain, base)), "", *sorted(map(_plain, novel))]
+    return sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
 def table_1(data_set: str | None, key: str, n_shot: int) -> Published | None:
@@ -106,3 +129,7 @@ def table_4(data_set: str | None, attention: str) -> Published | None:
     """Look up a row of Table 4."""
     mean = _TABLE_4.get(str(data_set), {}).get(attention)
     return None if mean is None else Published(mean)
+
+
+def _plain(name: str) -> str:
+    return " ".join(re.sub(r"^\d+\.", "", name).lower().replace("_", " ").replace("-", " ").split())

@@ -1,131 +1,83 @@
-"""The report: studies as tables, sentences and JSON. Nothing is computed here."""
+"""The report: studies as blocks and as JSON. Nothing is computed here."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import p3dc
+import numpy as np
+
+from p3dc.baselines.deepvoro import N_VIEWS
 from p3dc.baselines.registry import TABLE_1
-from p3dc.evaluation.results import percent
+from p3dc.evaluation.results import paired_difference
 from p3dc.reproduce import published
-from p3dc.reproduce.claims import claims
+from p3dc.reproduce.claims import claims, count
 from p3dc.reproduce.datasets import DataSet
-from p3dc.reproduce.experiments import N_QUERY, N_WAY, SHOTS, MethodResult, Study
-from p3dc.reproduce.markup import Block, Bullets, Heading, Paragraph, Picture, Table
-from p3dc.reproduce.published import OWN_FEATURES, TIMES, Published
-from p3dc.reproduce.table1 import MCL_KATZ, P3DC, TITLES
-from p3dc.reproduce.table1 import rows as table_1_rows
+from p3dc.reproduce.experiments import N_WAY, SHOTS, MethodResult, Study
+from p3dc.reproduce.markup import Block, Bullets, Code, Contents, Heading, Paragraph, Picture
+from p3dc.reproduce.provenance import versions
+from p3dc.reproduce.published import TIMES, Published
+from p3dc.reproduce.references import references
+from p3dc.reproduce.table1 import TITLES
+from p3dc.reproduce.tables import claims_table, parameters_table, summary, table_1, table_2, table_3, table_4
 
-OTHER_FEATURES, FEWER, NOT_THERE = "†", "‡", "◇"
+CANNOT = (
+    "The features of the paper's network, a WideResNet trained as S2M2, and those of tieredImageNet are not public "
+    "in a "
+    "form that ships with this project; with them, name the data set with --as and compare levels too. MCL-Katz + PSM "
+    "needs feature maps from before pooling, and its PSM was never released, so Table 1 has the paper's number only. "
+    "DeepVoro and DeepVoro++ average over views of the images; one set of features is one view."
+)
 
 
-def table_1(study: Study) -> Table:
-    """Build the comparison of all methods."""
-    name = study.data.paper_name
-    header = ["method", *(f"{what} {n_shot}-shot" for n_shot in SHOTS for what in (f"{N_WAY}-way", "paper,"))]
-    rows: list[list[str]] = []
-    strong = set()
-    group = ""
-    missing = []
-    for row_group, key in table_1_rows():
-        if (key, SHOTS[0]) not in study.table_1:
-            continue
-        if row_group != group:
-            group = row_group
-            rows.append([group])
-        cells = [TITLES[key] + _marks(study, key)]
-        for n_shot in SHOTS:
-            result = study.table_1[key, n_shot]
-            cells += [_cell(result), _paper(published.table_1(name, key, n_shot))]
-            if result.missing and result.missing not in missing:
-                missing.append(result.missing)
-        if key in ("p3dc", "p3dc-unit"):
-            strong.add(len(rows))
-        rows.append(cells)
-    if name is not None:
-        katz = [_paper(published.table_1(name, "mcl-katz", n_shot)) for n_shot in SHOTS]
-        place = next(i for i, row in enumerate(rows) if row == [P3DC])
-        rows.insert(place, [f"{MCL_KATZ} {OTHER_FEATURES}", "—", katz[0], "—", katz[1]])
-        strong = {i + 1 for i in strong}
-    weights = "; ".join(
-        f"{n_shot}-shot ({study.weights[n_shot, 'raw'][0]:g}, {study.weights[n_shot, 'raw'][1]:g})" for n_shot in SHOTS
+def report_blocks(parts: Sequence[tuple[Study, Sequence[Picture]]], made_by: str) -> list[Block]:
+    """Build the whole report."""
+    studies = [study for study, _ in parts]
+    plan = studies[0].plan
+    known = any(study.data.paper_name for study in studies)
+    compared = (
+        " The paper's numbers stand next to the measured ones. They belong to the paper's network: with another one, "
+        "compare orderings and gaps, not levels."
     )
-    caption = (
-        f"Accuracy in percent with 95 % intervals, {study.plan.n_tasks:,} tasks of {N_QUERY} queries a class, the same "
-        f"for all methods. Selected (α, β): {weights}. "
-        f"{OTHER_FEATURES} the paper's number is from a publication with its own network or training. "
-        f"{FEWER} the first {study.plan.slow_tasks:,} of the same tasks. {NOT_THERE} not in the paper's table. "
-        "— not measured or not published; MCL-Katz needs feature maps from before pooling. " + " ".join(missing)
-    )
-    return Table(header, rows, caption.strip(), frozenset(strong))
-
-
-def table_2(study: Study) -> Table:
-    """Build the comparison of transformations."""
-    rows = [
-        [TITLES[key], _cell(study.table_1[key, 1]), _paper(published.table_2(study.data.paper_name, key))]
-        for key in ("nn", "l2n", "cl2n", "dc-nearest", "p3dc")
-        if (key, 1) in study.table_1
+    blocks: list[Block] = [
+        Heading("P3DC-Shot: the paper's experiments", 1),
+        Paragraph(
+            f"{plan.n_tasks:,} tasks a row, seed {plan.seed}, protocol “{plan.protocol}”.{compared if known else ''}"
+        ),
+        Code(made_by),
+        Paragraph("Made with " + ", ".join(f"{name} {number}" for name, number in versions().items()) + "."),
+        Contents(),
+        Heading("Summary"),
+        summary(studies),
+        Bullets([text for study in studies for text in _ahead(study)]),
     ]
-    return Table(["model", "5-way 1-shot", "paper"], rows, "", frozenset({len(rows) - 1}))
-
-
-def table_3(study: Study) -> Table:
-    """Build the comparison over ways."""
-    ways = sorted({n_way for _, n_way in study.table_3})
-    rows = []
-    for key in ("restorenet", "l2n", "cl2n", "p3dc"):
-        if (key, ways[0]) not in study.table_3:
-            continue
-        rows.append([TITLES[key], *(_cell(study.table_3[key, n_way]) for n_way in ways)])
-        printed = [published.table_3(study.data.paper_name, key, n_way) for n_way in ways]
-        if any(number is not None for number in printed):
-            rows.append(["   paper", *map(_paper, printed)])
-    alpha, beta = study.weights[1, "raw"]
-    caption = f"1-shot; α = {alpha:g} and β = {beta:g}, selected at 5 ways, serve for all."
-    return Table(["model", *(f"{n_way}-way" for n_way in ways)], rows, caption)
-
-
-def table_4(study: Study) -> Table:
-    """Build the comparison of prototypes."""
-    names = {"mean": "average", "raw": "attentive"}
-    rows = [
-        [names[attention], _cell(result), _paper(published.table_4(study.data.paper_name, attention))]
-        for attention, result in study.table_4.items()
+    for study, pictures in parts:
+        blocks += study_blocks(study, pictures)
+    methods = [key for key in TABLE_1 if any(key in study.methods for study in studies)]
+    blocks += [Heading("What cannot be made here"), Paragraph(CANNOT)] if known else []
+    blocks += [
+        Heading("What differs from the publications"),
+        Bullets([f"{TABLE_1[key].title}: {TABLE_1[key].kind.differs}." for key in methods]),
+        Heading("References"),
+        Bullets(references(methods)),
     ]
-    return Table(["prototypes", "5-way 5-shot", "paper"], rows)
+    return blocks
 
 
 def study_blocks(study: Study, pictures: Sequence[Picture]) -> list[Block]:
     """Build the part of the report on one data set."""
-    data = study.data
-    sizes = ", ".join(f"{count} {role}" for role, count in _n_classes(data).items())
-    paper = (
-        f"It has the classes of the paper's {data.paper_name}."
-        if data.paper_name
-        else "It is not one of the paper's data sets."
-    )
-    where = "held-out base classes" if data.held_out else "the validation classes"
-    chosen = f"α, β and all other parameters were chosen on {where}, never on novel ones."
-    chosen = f"There are no validation features: {chosen}" if data.held_out else chosen
-    if study.plan.protocol == "release" and data.paper_name:
-        chosen = "Tasks and P3DC follow the authors' released scripts, with the paper's α and β."
-    times = ", ".join(
-        f"{name} {1000 * study.seconds[name]:.2f} ms (paper {1000 * TIMES[name]:.0f} ms)" for name in TIMES
-    )
-    together = f"{1000 * study.seconds['together']:.2f} ms a task for both when many tasks are scored together"
-    checked = claims(study)
-    failed = [str(claim) for claim in checked if claim.verdict != "holds"]
-    borrowed = "" if data.paper_name else " on miniImageNet"
+    found = claims(study)
+    counted: list[Block] = [
+        Heading("The paper's claims", 3),
+        Paragraph(f"On these features {count(found)}."),
+        claims_table(found),
+    ]
     return [
-        Heading(data.name),
-        Paragraph(f"Classes: {sizes}. {data.base.features.shape[1]} features. {paper} {chosen}"),
-        Heading("What holds", 3),
-        Paragraph(
-            f"Of {len(checked)} orderings that the paper's numbers have{borrowed}, {len(checked) - len(failed)} hold "
-            "on these features." + (" These do not, or are too close to decide:" if failed else "")
-        ),
-        *([Bullets(failed)] if failed else []),
+        Heading(study.data.name),
+        Paragraph(_origin(study)),
+        *(counted if found else []),
+        Heading("Sample level and task level", 3),
+        Paragraph(_levels(study)),
+        Paragraph(_centres(study)),
         Heading("Table 1: comparison of methods", 3),
         table_1(study),
         Heading("Table 2: transformations", 3),
@@ -135,48 +87,101 @@ def study_blocks(study: Study, pictures: Sequence[Picture]) -> list[Block]:
         Heading("Table 4: average and attentive prototypes", 3),
         table_4(study),
         *[block for picture in pictures for block in (Heading(picture.caption.partition(":")[0], 3), picture)],
+        Heading("Parameters", 3),
+        parameters_table(study),
         Heading("Time", 3),
-        Paragraph(f"One 5-way 5-shot task on one thread: {times}; {together}."),
+        Paragraph(_times(study)),
     ]
 
 
-def report_blocks(parts: Sequence[tuple[Study, Sequence[Picture]]]) -> list[Block]:
-    """Build the whole report."""
-    plan = parts[0][0].plan
-    blocks: list[Block] = [
-        Heading("P3DC-Shot: the paper's experiments", 1),
-        Paragraph(
-            f"Made by p3dc {p3dc.__version__} with {plan.n_tasks:,} tasks, seed {plan.seed}, "
-            f"protocol “{plan.protocol}”. The paper's numbers stand next to the measured ones where the data set has "
-            "the same classes. They belong to the paper's network: with another one, compare orderings and gaps, not "
-            "levels."
-        ),
-        Heading("Summary"),
-        summary(parts),
-    ]
-    for study, pictures in parts:
-        blocks += study_blocks(study, pictures)
-    differences = [f"{method.title}: {method.kind.differs}." for method in TABLE_1.values()]
-    blocks += [Heading("What differs from the publications"), Bullets(differences)]
-    return blocks
+def _origin(study: Study) -> str:
+    """Describe the classes, and how parameters were chosen."""
+    data = study.data
+    sizes = ", ".join(f"{number} {role}" for role, number in _n_classes(data).items())
+    paper = (
+        f"It is the paper's {data.paper_name}."
+        if data.paper_name
+        else "Its classes are not those of a data set of the paper, so the paper's numbers and claims are left out."
+    )
+    where = "held-out base classes" if data.held_out else "the validation classes"
+    chosen = f"α, β and all other parameters were chosen on {where}, never on novel ones."
+    if study.plan.protocol == "release":
+        chosen = "Tasks and P3DC follow the authors' released scripts, with the paper's α and β."
+    elif data.held_out:
+        chosen = f"There are no validation features: {chosen}"
+    return f"Classes: {sizes}. {data.base.features.shape[1]} features. {paper} {chosen}"
 
 
-def summary(parts: Sequence[tuple[Study, Sequence[Picture]]]) -> Table:
-    """Build a table of the main rows on all data sets."""
-    header = ["method", *(f"{study.data.name}, {n_shot}-shot" for study, _ in parts for n_shot in SHOTS)]
-    keys = [*TABLE_1, "p3dc-0-0", "p3dc", "p3dc-unit"]
-    rows = []
-    for key in keys:
-        cells = [study.table_1.get((key, n_shot)) for study, _ in parts for n_shot in SHOTS]
-        if any(cell is not None and cell.scores is not None for cell in cells):
-            rows.append([TITLES[key], *("—" if cell is None else _cell(cell) for cell in cells)])
-    strong = frozenset(i for i, row in enumerate(rows) if row[0] in (TITLES["p3dc"], TITLES["p3dc-unit"]))
-    return Table(header, rows, "", strong)
+def _ahead(study: Study) -> list[str]:
+    """Name the methods that are ahead of P3DC with selected weights, by more than the interval."""
+    lines = []
+    for n_shot in SHOTS:
+        ours = study.table_1["p3dc", n_shot].scores
+        names = []
+        for key in study.methods:
+            theirs = study.table_1[key, n_shot].scores
+            if ours is not None and theirs is not None:
+                gain, interval = paired_difference(theirs, ours)
+                names += [TITLES[key]] if gain > interval else []
+        listed = ", ".join(names) or "none of the compared methods"
+        lines.append(f"Ahead of {TITLES['p3dc']} on {study.data.name}, {n_shot}-shot: {listed}.")
+    return lines
+
+
+def _levels(study: Study) -> str:
+    """Describe the softmax of Eq. 6, and what follows for the two levels."""
+    found = study.calibration
+    weights = "; ".join(
+        f"{level} level, {each.n_priors:.1f} base classes: largest weight {each.largest:.2f}, entropy "
+        f"{each.entropy:.2f} of "
+        f"{np.log(each.n_priors):.2f} nats"
+        for level, each in found.weights.items()
+    )
+    follows = (
+        "The softmax is nearly one-hot: whichever base classes it may choose from, one of them takes nearly all the "
+        "weight. Sample level and task level therefore coincide: s and t have a cosine of "
+        f"{found.agreement:.3f}, the rows (1, 0) and (0, 1) agree, and Figure 4 depends on α + β only. Features "
+        "that are "
+        "multiplied by a smaller scale would separate them."
+        if found.coincide
+        else f"The two levels differ: the cosine of s and t is {found.agreement:.3f} on average."
+    )
+    n_samples = len(found.cosines["before"]) * N_WAY
+    return f"Eq. 6 over {n_samples:,} support samples of one-shot tasks: {weights}. {follows}"
+
+
+def _centres(study: Study) -> str:
+    """Describe where calibration moves samples."""
+    found = study.calibration
+    mean = {key: float(np.mean(values)) for key, values in found.cosines.items()}
+    return (
+        f"The mean cosine of a support sample to the centre of its class is {mean['before']:.3f} before calibration, "
+        f"{mean['p3dc']:.3f} with P3DC and {mean['dc']:.3f} with DC; P3DC moves {100 * found.away['p3dc']:.1f} % "
+        "of the "
+        f"samples away from it, DC {100 * found.away['dc']:.1f} %. What counts for a label is whether that centre "
+        "is the "
+        f"nearest of the task: it is for {100 * found.nearest['before']:.1f} % before, "
+        f"{100 * found.nearest['p3dc']:.1f} % "
+        f"with P3DC and {100 * found.nearest['dc']:.1f} % with DC."
+    )
+
+
+def _times(study: Study) -> str:
+    spent = {name: f"{1000 * seconds:.2f} ms" for name, seconds in study.seconds.items()}
+    paper = f"The paper's times are {1000 * TIMES['calibrate']:.0f} and {1000 * TIMES['classify']:.0f} ms."
+    return (
+        f"Medians over single 5-way 5-shot tasks, one after the other on one thread: {spent['calibrate']} to "
+        "calibrate the "
+        f"support and {spent['classify']} to classify the queries; DeepVoro with its {N_VIEWS} views takes "
+        f"{spent['deepvoro']}. {paper}"
+    )
 
 
 def study_json(study: Study) -> dict[str, Any]:
     """Return the results of one data set as JSON, without times."""
     data = study.data
+    calibration = asdict(study.calibration)
+    means = {key: float(np.mean(values)) for key, values in study.calibration.cosines.items()}
     return {
         "data": {
             "name": data.name,
@@ -202,6 +207,8 @@ def study_json(study: Study) -> dict[str, Any]:
             for attention, result in study.table_4.items()
         ],
         "claims": [asdict(claim) | {"verdict": claim.verdict} for claim in claims(study)],
+        "calibration": {key: calibration[key] for key in ("weights", "agreement", "nearest", "away")}
+        | {"cosines": means},
         "figure_4": {
             name: {column: getattr(grid, column).tolist() for column in ("alpha", "beta", "accuracy")}
             for name, grid in (("validation", study.choices[1, "raw"]), ("novel", study.novel_grid))
@@ -224,23 +231,3 @@ def _entry(key: str, result: MethodResult, number: Published | None) -> dict[str
         entry["parameters"] = result.parameters
     entry["published"] = None if number is None else number._asdict()
     return entry
-
-
-def _marks(study: Study, key: str) -> str:
-    marks = ""
-    if key in OWN_FEATURES:
-        marks += OTHER_FEATURES
-    scores = study.table_1[key, SHOTS[0]].scores
-    if scores is not None and len(scores.accuracy) < study.plan.n_tasks:
-        marks += FEWER
-    if all(published.table_1(name, key, n_shot) is None for name in ("miniImageNet", "CUB") for n_shot in SHOTS):
-        marks += NOT_THERE
-    return f" {marks}" if marks else ""
-
-
-def _cell(result: MethodResult) -> str:
-    return "—" if result.scores is None else percent(result.scores.mean, result.scores.interval)
-
-
-def _paper(number: Published | None) -> str:
-    return "—" if number is None else str(number)

@@ -2,42 +2,70 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import p3dc
+from p3dc.baselines.registry import TABLE_1
 from p3dc.errors import InputError
 from p3dc.figures import CalibrationDisplay, GridComparisonDisplay, save_figure
 from p3dc.io.atomic import write_json, write_text
 from p3dc.reproduce.datasets import load_data_set
 from p3dc.reproduce.experiments import Plan, StartStep, Study, run_study
+from p3dc.reproduce.latex import to_latex
 from p3dc.reproduce.markup import Picture, to_html, to_markdown
+from p3dc.reproduce.provenance import command, versions
+from p3dc.reproduce.published import SPLITS
 from p3dc.reproduce.report import report_blocks, study_json
+from p3dc.reproduce.tabular import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def reproduce(folders: Sequence[Path], out: Path, plan: Plan, start_step: StartStep = lambda _: None) -> list[Study]:
+def reproduce(
+    folders: Sequence[Path],
+    out: Path,
+    plan: Plan,
+    start_step: StartStep = lambda _: None,
+    known_as: Sequence[str] = (),
+) -> list[Study]:
     """Run the paper's experiments on each folder of features and write the report.
 
     A folder has base, novel and, if possible, validation features. The report is ``report.html``, ``report.md``,
-    ``report.json`` and ``figures``. Finished parts are kept too: an interrupted run continues where it stopped.
+    ``report.json``, ``figures`` and ``tables`` (LaTeX). Finished parts are kept too: an interrupted run continues where
+    it stopped, and a run with fewer methods keeps the rows of the others. ``known_as`` names the paper's data set that
+    each folder holds, where the names of its classes do not say so.
     """
-    data_sets = [load_data_set(folder) for folder in folders]
+    if known_as and len(known_as) != len(folders):
+        raise InputError(
+            f"--as is given {len(known_as)} times for {len(folders)} folders. Give it once for each folder."
+        )
+    data_sets = [load_data_set(folder, title) for folder, title in zip_longest(folders, known_as)]
     names = [data.name for data in data_sets]
     if len(set(names)) < len(names):
         raise InputError(f"two folders have the same name: {', '.join(names)}. Rename one.")
-    (out / "figures").mkdir(parents=True, exist_ok=True)
+    for data in data_sets:
+        if plan.protocol == "release" and data.paper_name is None:
+            raise InputError(
+                f"the released scripts use the α and β of a data set of the paper, and {data.name} does not have the "
+                f"classes of one. Say which it is: --as {' or '.join(SPLITS).lower()}."
+            )
+    for folder in ("figures", "tables"):
+        (out / folder).mkdir(parents=True, exist_ok=True)
     parts = []
     for data in data_sets:
         study = run_study(data, plan, out, start_step)
         start_step("figures")
         parts.append((study, draw(study, out / "figures")))
-    blocks = report_blocks(parts)
+    studies = [study for study, _ in parts]
+    methods = [key for key in TABLE_1 if any(key in study.methods for study in studies)]
+    blocks = report_blocks(parts, command(folders, out, plan, methods, known_as))
+    for block in blocks:
+        if isinstance(block, Table) and block.name:
+            write_text(out / "tables" / f"{block.name}.tex", to_latex(block))
     write_text(out / "report.md", to_markdown(blocks, out))
     write_text(out / "report.html", to_html(blocks, "P3DC-Shot: the paper's experiments"))
-    studies = [study for study, _ in parts]
     write_json(out / "report.json", report_json(plan, studies))
     return studies
 
@@ -45,8 +73,8 @@ def reproduce(folders: Sequence[Path], out: Path, plan: Plan, start_step: StartS
 def report_json(plan: Plan, studies: Sequence[Study]) -> dict[str, Any]:
     """Return all results as JSON; only ``seconds`` differs between equal runs."""
     return {
-        "p3dc": p3dc.__version__,
-        "plan": asdict(plan),
+        "versions": versions(),
+        "plan": asdict(plan) | {"methods": list(studies[0].methods)},
         "studies": [study_json(study) for study in studies],
         "seconds": {study.data.name: study.seconds for study in studies},
     }
@@ -67,7 +95,8 @@ def draw(study: Study, folder: Path) -> list[Picture]:
         figure = Figure(figsize=(11, 4.6), layout="constrained")
         grids = GridComparisonDisplay.from_searches(validation, study.novel_grid)
         grids.plot(figure.subplots(1, 2))
-        pictures.append(_save(figure, folder / f"{data.name}-figure-4", f"Figure 4: {grids}"))
+        stripes = " Sample and task level coincide, so that only α + β matters." if study.calibration.coincide else ""
+        pictures.append(_save(figure, folder / f"{data.name}-figure-4", f"Figure 4: {grids}{stripes}"))
     return pictures
 
 

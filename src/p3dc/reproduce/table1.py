@@ -10,9 +10,13 @@ P3DC_TITLES = {
     "p3dc-third": "P3DC-Shot (α = β = 1/3)",
     "p3dc": "P3DC-Shot (selected α, β)",
     "p3dc-unit": "P3DC-Shot, unit query (selected α, β)",
+    "p3dc-auto": "P3DC-Shot, adaptive (auto)",
 }
 TITLES = {key: method.title for key, method in TABLE_1.items()} | P3DC_TITLES
 """The names of the rows."""
+
+TABLE_3_METHODS = ("restorenet", "l2n", "cl2n")
+"""The compared methods of Table 3."""
 
 P3DC = "P3DC-Shot"
 MCL_KATZ = "MCL-Katz + PSM (2022)"
