@@ -24,7 +24,12 @@ def world():
     rng = np.random.default_rng(3)
     means = np.eye(6, 60)
     labels = np.repeat(np.arange(4), 10)
-    return means, normalize(means[:3] + 0.5 * normalize(rng.normal(size=(3, 60)))), make_rows(rng, means, labels), labels
+    return (
+        means,
+        normalize(means[:3] + 0.5 * normalize(rng.normal(size=(3, 60)))),
+        make_rows(rng, means, labels),
+        labels,
+    )
 
 
 @pytest.mark.parametrize("closed", [False, True])

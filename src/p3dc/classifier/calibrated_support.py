@@ -133,19 +133,22 @@ class CalibratedSupport:
         """Score every class for queries in the space of the support, (Q, D) -> (Q, N).
 
         ``own_weights``, (Q, N), are the weights of unlabelled rows in the prototypes, whose own part is then left out.
+        Refined prototypes are never made for each query: their products with it follow from those of the samples.
         """
         by_class, present = self._by_class
         if self.refinement is None:
             return method.classify(transformed, by_class, present, self.settings.attention)
         attention = method.attention_weights(transformed, by_class, present, self.settings.attention)
-        prototypes = method.l2_normalize(method.attentive_prototypes(attention, by_class))
-        prototypes = prototypes + self.refinement.pull[:, None]
-        if own_weights is None:
-            return method.cosine_scores(transformed, prototypes)
-        xp = array_namespace(transformed)
-        products, squares = (xp.vecdot(rows, prototypes).mT for rows in (transformed, prototypes))
-        without = squares - 2 * own_weights * products + own_weights**2  # transformed rows have length 1
-        return (products - own_weights) / xp.sqrt(without)
+        xp, pull = array_namespace(transformed), self.refinement.pull
+        lengths = xp.sqrt(xp.vecdot(attention, attention @ (by_class @ by_class.mT)))
+        shrinking = 1 / xp.where(lengths == 0, xp.ones_like(lengths), lengths)
+        along = xp.vecdot(attention, transformed @ by_class.mT) * shrinking
+        together = xp.vecdot(attention, (by_class @ pull[..., None]).mT) * shrinking
+        products = (along + pull @ transformed.mT).mT
+        squares = (1 + 2 * together + xp.vecdot(pull, pull)[:, None]).mT
+        if own_weights is not None:  # transformed rows have length 1
+            products, squares = products - own_weights, squares - 2 * own_weights * products + own_weights**2
+        return products / xp.sqrt(squares)
 
     @cached_property
     def _by_class(self) -> tuple[Array, Mask]:

@@ -22,6 +22,7 @@ from p3dc.classifier.refined_support import refine_support
 from p3dc.confidence import temperature
 from p3dc.confidence.open_set import is_unknown, known_score
 from p3dc.errors import InputError
+from p3dc.method import l2_normalize
 from p3dc.priors.geometry import Geometry
 from p3dc.priors.prototypes import Priors
 from p3dc.unlabelled.refinement import Balance
@@ -165,7 +166,8 @@ class FittedClassifier:
     @cached_property
     def _whitened_pile(self) -> Array:
         """The unlabelled rows, whitened, (P, D) in float32: what many rows take is time to read them."""
-        return WhitenedSpace(self._geometry).whiten(as_numpy(self.unlabelled)).astype(np.float32)
+        geometry, directions = self._geometry, l2_normalize(as_numpy(self.unlabelled).astype(np.float32))
+        return directions if geometry is None else geometry.whiten(directions)
 
     def _pile(self, rows: Rows) -> Array:
         """Bring some of the unlabelled rows into the space of the task, (P', D)."""
