@@ -1,24 +1,28 @@
 """Accuracy gained by learning from a pile of unlabelled photos, compared with "auto" on the same tasks.
 
 ``python -m benchmarks.pile DATA [--tasks 1000] [--split validation] [--settings NAME ...] [--scenes NAME ...]
-[--shots K ...] [--rivals]``, where DATA holds the folders miniimagenet-resnet12, cub-resnet12, cub-lite0 and
-miniimagenet-lite0.
+[--ways N ...] [--shots K ...] [--rivals] [--jobs 1]``, where DATA holds the folders miniimagenet-resnet12,
+cub-resnet12, cub-lite0 and miniimagenet-lite0.
 
-Tasks have 5 ways. A pile has 75 photos of the classes of its task, or 15 where all are of one class; in some scenes
-it also has photos of other classes. Gains are in points, inside the pile and on 5 queries a class outside it. "Lost"
-is the share of tasks that lose more than five points, inside and outside. AUROC, first of auto and then with the
-pile, measures how well the known photos of the pile are separated from the others. "Groups" is the number of proposed
-groups of a task, and the share of their photos that belong to the most frequent class of their group. With --rivals
-the table has the gains over auto, inside the pile, of methods that label all photos together.
+A pile has 75 photos of the classes of its task, or 15 where all are of one class; in some scenes it also has photos of
+other classes. Gains are in points, inside the pile and on 5 queries a class outside it. "Lost" is the share of tasks
+that lose more than five points, inside and outside. "True labels" is what the same prototypes gain, and how many tasks
+lose, if the labels of the pile are known and others removed. AUROC, first of auto and then with the pile, measures how
+well the known photos of the pile are separated from the others. "Groups" is the number of proposed groups of a task,
+and the share of their photos that belong to the most frequent class of their group. With --rivals the table has the
+gains over auto, inside the pile, of methods that label all photos together. Each of the jobs makes a row at a time, on
+one thread.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
+from itertools import product, starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -26,11 +30,15 @@ from threadpoolctl import threadpool_limits
 from p3dc import FeatureSet, P3DCClassifier, Priors
 from p3dc.baselines.registry import METHODS, TRANSDUCTIVE, Sources
 from p3dc.confidence.metrics import Reliability, area_under_roc
+from p3dc.confidence.temperature import probabilities
+from p3dc.errors import InputError
 from p3dc.evaluation.executors import Batch, Drawing, run_serially
 from p3dc.evaluation.results import BatchResult, Comparison, Difference, TaskScores, points
 from p3dc.evaluation.runners import WithoutPile, make_runner
 from p3dc.images.backbone_priors import backbone_priors
 from p3dc.images.backbones.loading import load_backbone
+from p3dc.unlabelled.evidence import expected_length
+from p3dc.unlabelled.refinement import PSEUDO_CLOSED
 
 SETTINGS = {  # features, base classes
     "cub-lite0, ImageNet head": ("cub-lite0", ""),
@@ -48,12 +56,28 @@ SCENES: dict[str, dict[str, Any]] = {
     "others 50 %, 5 classes": {"n_pile": 150, "pile_unknown": 0.5, "pile_unknown_classes": 5},
     "others 80 %": {"n_pile": 375, "pile_unknown": 0.8},
 }
-Cases = Sequence[tuple[str, int]]
-"""Scenes and numbers of shots."""
+SIZES: dict[str, dict[str, Any]] = {
+    "5 photos": {"n_pile": 5},
+    "75 photos, others 50 %": {"n_pile": 75, "pile_unknown": 0.5},
+    "500 photos, others 80 %": {"n_pile": 500, "pile_unknown": 0.8},
+}
 
-N_WAY = 5
+
 N_QUERY = 5
 """Queries of each class outside the pile; few, so that most of a class is left for an unequal pile."""
+
+
+class Case(NamedTuple):
+    """One row of a table."""
+
+    setting: str
+    n_way: int
+    n_shot: int
+    scene: str
+
+    @property
+    def drawing(self) -> Drawing:
+        return Drawing(self.n_way, self.n_shot, N_QUERY, 0, **(SCENES | SIZES)[self.scene])
 
 
 @cache
@@ -76,6 +100,7 @@ class Pile:
 
     inside: list[BatchResult] = field(default_factory=list)
     outside: list[BatchResult] = field(default_factory=list)
+    bounds: tuple[list[BatchResult], list[BatchResult]] = field(default_factory=lambda: ([], []))
     times: list[float] = field(default_factory=list)
     groups: list[tuple[int, int]] = field(default_factory=list)
     used: list[float] = field(default_factory=list)
@@ -84,28 +109,42 @@ class Pile:
         """Fit the classifier to each task once, and measure it inside the pile and outside."""
         rows, tasks, piles = features.features.astype(np.float32), batch.tasks, batch.piles
         assert piles is not None
-        labels = np.repeat(np.arange(N_WAY), tasks.support.shape[2])
-        queried = np.repeat(np.arange(N_WAY), tasks.queries.shape[2])
+        n_way, n_shot = tasks.support.shape[1:]
+        labels, queried = np.repeat(np.arange(n_way), n_shot), np.repeat(np.arange(n_way), tasks.queries.shape[2])
         for support, queries, pile, own in zip(tasks.support, tasks.queries, piles.rows, piles.classes, strict=True):
-            examples, photos = rows[support.ravel()], rows[pile]
+            examples, photos, others = rows[support.ravel()], rows[pile], rows[queries.ravel()]
             start = time.perf_counter()
             classifier.fit(examples, labels, unlabelled=photos)
             self.times.append(time.perf_counter() - start)
             self.used.append(classifier.unlabelled_use_)
             known = own >= 0
-            inside = measure(classifier.transduction_proba_[known], classifier.transduction_[known] == own[known])
+            inside = measure(classifier.transduction_proba_[known], own[known])
             if not known.all():
                 fit = np.asarray(classifier.score_samples(photos))
                 inside = replace(inside, auroc=area_under_roc(fit[None, known], fit[None, ~known]))
-            shares = classifier.predict_proba(rows[queries.ravel()])
             self.inside.append(inside)
-            self.outside.append(measure(shares, shares.argmax(axis=1) == queried))
+            self.outside.append(measure(classifier.predict_proba(others), queried))
             classes = features.labels[pile]
             self.groups += [(int(np.bincount(classes[group]).max()), len(group)) for group in classifier.groups_]
+            shares = true_shares(classifier, photos, own, others, n_shot)
+            for bound, found, truth in zip(self.bounds, shares, (own, queried), strict=True):
+                bound.append(measure(found[truth >= 0], truth[truth >= 0]))
 
 
-def measure(shares: Any, right: Any) -> BatchResult:
-    reliability = Reliability()
+def true_shares(classifier: P3DCClassifier, photos: Any, own: Any, others: Any, n_shot: int) -> tuple[Any, Any]:
+    """Classify a pile and other photos by prototypes that were refined with the true labels, others removed."""
+    fitted = classifier._fitted.calibrated
+    assert fitted.refinement is not None
+    placed = fitted.transform(photos)
+    weights = np.equal.outer(own, np.arange(len(classifier.classes_))) / expected_length(PSEUDO_CLOSED * n_shot)
+    true = replace(fitted, refinement=replace(fitted.refinement, pull=weights.T @ placed))
+    cosines = true.cosines_of(placed, weights), true.cosines(others)
+    inside, outside = (probabilities(each, true.temperature) for each in cosines)
+    return inside, outside
+
+
+def measure(shares: Any, own: Any) -> BatchResult:
+    reliability, right = Reliability(), shares.argmax(axis=1) == own
     reliability.add(shares.max(axis=1), right)
     return BatchResult(np.array([right.mean()]), None, reliability)
 
@@ -123,62 +162,68 @@ def compare_rows(
     return {name: TaskScores.from_batches([batch[name] for batch in batches]) for name in classifiers}
 
 
-def gains(
-    data: Path, split: str, names: Sequence[str], cases: Sequence[tuple[str, int]], n_tasks: int
-) -> Iterator[str]:
-    """Write the rows of the table of gains over auto."""
-    headings = ["setting", "shots", "pile", "auto", "inside", "outside", "lost (%)", "ECE auto, inside, outside"]
-    yield from heading([*headings, "AUROC", "groups", "used", "ms a fit"])
-    for name in names:
-        folder, base = SETTINGS[name]
-        features, auto = load(data / folder / f"{split}.npz"), P3DCClassifier(priors_of(data, base))
-        for scene, n_shot in cases:
-            inside = Drawing(N_WAY, n_shot, N_QUERY, 0, **SCENES[scene])
-            outside = replace(inside, pile_queries="outside")
-            plain = [compare_rows({"": WithoutPile(auto)}, features, each, n_tasks)[""] for each in (inside, outside)]
-            pile = Pile()
-            list(run_serially(inside.on(features), lambda: lambda batch: pile.run(auto, features, batch), n_tasks))  # noqa: B023
-            found = [TaskScores.from_batches(each) for each in (pile.inside, pile.outside)]
-            gain = [difference(one, two) for one, two in zip(found, plain, strict=True)]
-            errors = (plain[1].calibration_error, found[0].calibration_error, found[1].calibration_error)
-            yield row(
-                name,
-                n_shot,
-                scene,
-                f"{100 * plain[0].mean:.1f}",
-                *(points(each.mean, each.interval) for each in gain),
-                ", ".join(f"{100 * each.lost:.1f}" for each in gain),
-                ", ".join(f"{error:.3f}" for error in errors),
-                areas(plain[0], found[0]),
-                purity(pile.groups, n_tasks),
-                f"{np.mean(pile.used):.2f}",
-                f"{1000 * np.median(pile.times):.0f}",
-            )
+GAINS = ["setting", "ways", "shots", "pile", "auto", "inside", "outside", "lost (%)", "true labels", "lost (%)"]
+GAINS += ["ECE auto, inside, outside", "AUROC", "groups", "used", "ms a fit"]
 
 
-def rivals(
-    data: Path, split: str, names: Sequence[str], cases: Sequence[tuple[str, int]], n_tasks: int
-) -> Iterator[str]:
-    """Write the rows of the table of gains over auto, inside the pile, with methods that label all photos together."""
-    methods = [method for method in METHODS.values() if method.family == TRANSDUCTIVE]
-    columns = ["P3DC, pile", "P3DC, pile promised equal", *(method.name for method in methods)]
-    yield from heading(["setting", "shots", "pile", "auto", *columns])
-    for name in names:
-        folder, base = SETTINGS[name]
-        features, priors = load(data / folder / f"{split}.npz"), priors_of(data, base)
-        built: dict[str, Any] = {"auto": WithoutPile(P3DCClassifier(priors))}
-        built["P3DC, pile"] = P3DCClassifier(priors)
-        built["P3DC, pile promised equal"] = P3DCClassifier(priors, pile_balance="equal")
-        built |= {method.name: method.build(Sources(priors)) for method in methods}
-        for scene, n_shot in cases:
-            scores = compare_rows(built, features, Drawing(N_WAY, n_shot, N_QUERY, 0, **SCENES[scene]), n_tasks)
-            found = Comparison(scores)
-            cells = [points(gain.mean, gain.interval) for gain in found.differences]
-            yield row(name, n_shot, scene, f"{100 * scores['auto'].mean:.1f}", *cells)
+def gains(data: Path, split: str, n_tasks: int, case: Case) -> str:
+    """Make a row of the table of gains over auto."""
+    folder, base = SETTINGS[case.setting]
+    features, auto = load(data / folder / f"{split}.npz"), P3DCClassifier(priors_of(data, base))
+    inside, pile = case.drawing, Pile()
+    try:
+        draw = inside.on(features)
+        draw(range(1))
+    except InputError:
+        return row(*case, "too few photos", *[""] * (len(GAINS) - 5))
+    plain = [
+        compare_rows({"": WithoutPile(auto)}, features, each, n_tasks)[""]
+        for each in (inside, replace(inside, pile_queries="outside"))
+    ]
+    list(run_serially(draw, lambda: lambda batch: pile.run(auto, features, batch), n_tasks))
+    found = [TaskScores.from_batches(each) for each in (pile.inside, pile.outside)]
+    bounds = [TaskScores.from_batches(each) for each in pile.bounds]
+    gain, bound = ([difference(*each) for each in zip(scores, plain, strict=True)] for scores in (found, bounds))
+    errors = (plain[1].calibration_error, found[0].calibration_error, found[1].calibration_error)
+    return row(
+        *case,
+        f"{100 * plain[0].mean:.1f}",
+        *(points(each.mean, each.interval) for each in gain),
+        lost(gain),
+        ", ".join(f"{100 * each.mean:+.1f}" for each in bound),
+        lost(bound),
+        ", ".join(f"{error:.3f}" for error in errors),
+        areas(plain[0], found[0]),
+        purity(pile.groups, n_tasks),
+        f"{np.mean(pile.used):.2f}",
+        f"{1000 * np.median(pile.times):.0f}",
+    )
+
+
+METHODS_SHOWN = [method for method in METHODS.values() if method.family == TRANSDUCTIVE]
+RIVALS = ["setting", "ways", "shots", "pile", "auto", "P3DC, pile", "P3DC, pile promised equal"]
+RIVALS += [method.name for method in METHODS_SHOWN]
+
+
+def rivals(data: Path, split: str, n_tasks: int, case: Case) -> str:
+    """Make a row of the table of gains over auto, inside the pile, of methods that label all photos together."""
+    folder, base = SETTINGS[case.setting]
+    features, priors = load(data / folder / f"{split}.npz"), priors_of(data, base)
+    built: dict[str, Any] = {"auto": WithoutPile(P3DCClassifier(priors))}
+    built["P3DC, pile"] = P3DCClassifier(priors)
+    built["P3DC, pile promised equal"] = P3DCClassifier(priors, pile_balance="equal")
+    built |= {method.name: method.build(Sources(priors)) for method in METHODS_SHOWN}
+    scores = compare_rows(built, features, case.drawing, n_tasks)
+    cells = [points(gain.mean, gain.interval) for gain in Comparison(scores).differences]
+    return row(*case, f"{100 * scores['auto'].mean:.1f}", *cells)
 
 
 def difference(one: TaskScores, two: TaskScores) -> Difference:
     return Comparison({"auto": two, "pile": one}).difference("pile", "auto")
+
+
+def lost(gains: Sequence[Difference]) -> str:
+    return ", ".join(f"{100 * each.lost:.1f}" for each in gains)
 
 
 def areas(*scores: TaskScores) -> str:
@@ -192,13 +237,13 @@ def purity(groups: list[tuple[int, int]], n_tasks: int) -> str:
     return f"{len(groups) / n_tasks:.1f}, {100 * most / sizes:.0f} %"
 
 
-def heading(names: Sequence[str]) -> Iterator[str]:
-    yield row(*names)
-    yield "|" + "---|" * len(names)
-
-
 def row(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def run_case(make: Callable[[Case], str], case: Case) -> str:
+    with threadpool_limits(1, user_api="blas"):
+        return make(case)
 
 
 def main() -> None:
@@ -207,16 +252,19 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=1000)
     parser.add_argument("--split", choices=("validation", "novel"), default="validation")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME")
-    parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES), metavar="NAME")
+    parser.add_argument("--scenes", nargs="+", choices=SCENES | SIZES, default=list(SCENES), metavar="NAME")
+    parser.add_argument("--ways", nargs="+", type=int, default=[5], metavar="N")
     parser.add_argument("--shots", nargs="+", type=int, default=[1, 5], metavar="K")
     parser.add_argument("--rivals", action="store_true", help="compare methods that label all photos together")
+    parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
-    cases = [(scene, n_shot) for n_shot in given.shots for scene in given.scenes]
-    table = rivals if given.rivals else gains
-    for line in table(given.data, given.split, given.settings, cases, given.tasks):
-        print(line, flush=True)
+    cases = starmap(Case, product(given.settings, given.ways, given.shots, given.scenes))
+    make, names = (rivals, RIVALS) if given.rivals else (gains, GAINS)
+    print(row(*names), "|" + "---|" * len(names), sep="\n", flush=True)
+    with ProcessPoolExecutor(given.jobs) as pool:
+        for line in pool.map(partial(run_case, partial(make, given.data, given.split, given.tasks)), cases):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":
-    with threadpool_limits(1, user_api="blas"):
-        main()
+    main()

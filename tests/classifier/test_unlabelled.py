@@ -129,3 +129,21 @@ def test_rows_are_labelled_without_their_own_part(world):
         expected = replace(calibrated, refinement=left_out).cosines_of(rows[[i]])
         found = calibrated.cosines_of(rows[[i]], refinement.weights[[i]])
         np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("counts", [(1, 1, 1), (3, 3, 3), (4, 1, 2)])
+def test_refined_scores_are_cosines_to_the_prototypes_of_each_query(world, counts):
+    priors, novel = world
+    parts = [rows_of(novel, [c], 0, n) for c, n in enumerate(counts)]
+    support, labels = (np.concatenate(each) for each in zip(*parts, strict=True))
+    found = P3DCClassifier(priors).fit(support, labels, unlabelled=rows_of(novel, range(3), 20, 35)[0])
+    queries = rows_of(novel, range(3), 40, 44)[0]
+    calibrated = found._fitted.calibrated
+    scores = calibrated.cosines(queries)
+    for query, row in zip(calibrated.transform(queries), scores, strict=True):
+        for c in range(3):
+            samples = calibrated.samples[labels == c]
+            attention = np.exp(samples @ query)
+            average = attention @ samples
+            prototype = average / np.linalg.norm(average) + calibrated.refinement.pull[c]
+            assert row[c] == pytest.approx(query @ prototype / np.linalg.norm(prototype))

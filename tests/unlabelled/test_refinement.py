@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from p3dc.unlabelled.grouping import group_rows
+from p3dc.unlabelled.grouping import group_rows, inner_products
 from p3dc.unlabelled.mixture import ComponentSums
 from p3dc.unlabelled.refinement import PSEUDO_OPEN, refine
 from tests.reference import normalize
@@ -22,7 +22,8 @@ def world():
 
 
 def refined(prototypes, rows, **options):
-    gram, groups = group_rows(prototypes, rows, PSEUDO_OPEN)
+    gram = inner_products(prototypes, rows, PSEUDO_OPEN)
+    groups = group_rows(gram, len(prototypes), PSEUDO_OPEN)
     return refine(prototypes, rows, gram, groups, shots=1.0, temperature=TEMPERATURE, **options)
 
 
@@ -33,7 +34,7 @@ def nearness(prototypes, means):
 def test_cosines_leave_out_the_rows_own_part(world):
     rng, means, prototypes = world
     rows = make_rows(rng, means, rng.integers(0, 5, 9))
-    gram, _ = group_rows(prototypes, rows, 2.0)
+    gram = inner_products(prototypes, rows, 2.0)
     sums, r = ComponentSums(gram, 5, 2.0), rng.uniform(size=(9, 7))
     found = sums.cosines(r)
     whole = np.concatenate([prototypes * np.sqrt(gram.diagonal()[:5])[:, None], np.zeros((2, 60))]) + r.T @ rows

@@ -46,7 +46,9 @@ class WhitenedSpace:
 
     def centred(self, whitened: Array) -> Array:
         """Normalise whitened vectors as seen from the centre, (..., S, D) -> (..., S, D)."""
-        return whitened if self.centre is None else l2_normalize(whitened - self.centre)
+        if self.centre is None:
+            return whitened
+        return l2_normalize(whitened - array_namespace(whitened).astype(self.centre, whitened.dtype, copy=False))
 
     def transform(self, rows: Array) -> Array:
         """Bring features into the space of the task, (..., S, D) -> (..., S, D)."""

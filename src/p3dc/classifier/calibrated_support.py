@@ -133,19 +133,22 @@ class CalibratedSupport:
         """Score every class for queries in the space of the support, (Q, D) -> (Q, N).
 
         ``own_weights``, (Q, N), are the weights of unlabelled rows in the prototypes, whose own part is then left out.
+        Refined prototypes are never made for each query: their products with it follow from those of the samples.
         """
         by_class, present = self._by_class
         if self.refinement is None:
             return method.classify(transformed, by_class, present, self.settings.attention)
         attention = method.attention_weights(transformed, by_class, present, self.settings.attention)
-        prototypes = method.l2_normalize(method.attentive_prototypes(attention, by_class))
-        prototypes = prototypes + self.refinement.pull[:, None]
-        if own_weights is None:
-            return method.cosine_scores(transformed, prototypes)
-        xp = array_namespace(transformed)
-        products, squares = (xp.vecdot(rows, prototypes).mT for rows in (transformed, prototypes))
-        without = squares - 2 * own_weights * products + own_weights**2  # transformed rows have length 1
-        return (products - own_weights) / xp.sqrt(without)
+        xp, pull = array_namespace(transformed), self.refinement.pull
+        lengths = xp.sqrt(xp.vecdot(attention, attention @ (by_class @ by_class.mT)))
+        shrinking = 1 / xp.where(lengths == 0, xp.ones_like(lengths), lengths)
+        along = xp.vecdot(attention, transformed @ by_class.mT) * shrinking
+        together = xp.vecdot(attention, (by_class @ pull[..., None]).mT) * shrinking
+        products = (along + pull @ transformed.mT).mT
+        squares = (1 + 2 * together + xp.vecdot(pull, pull)[:, None]).mT
+        if own_weights is not None:  # transformed rows have length 1
+            products, squares = products - own_weights, squares - 2 * own_weights * products + own_weights**2
+        return products / xp.sqrt(squares)
 
     @cached_property
     def _by_class(self) -> tuple[Array, Mask]:
@@ -176,9 +179,7 @@ class CalibratedSupport:
         return similarities, chosen, method.prior_weights(similarities[:, None], chosen, self.settings.prior_scale)
 
 
-def calibrate_support(
-    support: Array, labels: Labels, priors: Priors | None, settings: Settings, centre: Array | None = None
-) -> CalibratedSupport:
+def calibrate_support(support: Array, labels: Labels, priors: Priors | None, settings: Settings) -> CalibratedSupport:
     """Calibrate the support of one task.
 
     Without priors, and in the whitened space without their geometry, the support is only normalised.
@@ -190,11 +191,12 @@ def calibrate_support(
         The class of each sample, a number from 0 on.
     priors : Priors, optional
     settings : Settings
-    centre : array of shape (1, D), optional
-        The centre of the task in the whitened space; by default it follows from the support.
     """
     if settings.whitened:
-        return _calibrate_whitened(support, labels, priors, settings, centre)
+        space = WhitenedSpace(None if priors is None else priors.geometry).to_device_of(support)
+        whitened = space.whiten(support)
+        averages = class_averages(to_device_of(members(labels), support))
+        return calibrate_whitened(whitened, labels, space.centred_on(whitened, averages), settings)
     normalised = method.l2_normalize(support)
     if priors is None:
         return CalibratedSupport(normalised, labels, settings, 0.0, 0.0, None, normalised)
@@ -206,19 +208,15 @@ def calibrate_support(
     return CalibratedSupport(samples, labels, settings, alpha, beta, None, normalised, transformed, prototypes, ends)
 
 
-def _calibrate_whitened(
-    support: Array, labels: Labels, priors: Priors | None, settings: Settings, centre: Array | None
-) -> CalibratedSupport:
-    space = WhitenedSpace(None if priors is None else priors.geometry).to_device_of(support)
-    geometry, whitened = space.geometry, space.whiten(support)
+def calibrate_whitened(whitened: Array, labels: Labels, space: WhitenedSpace, settings: Settings) -> CalibratedSupport:
+    """Calibrate a whitened support, (S, D), in the space of its task."""
+    geometry = space.geometry
     if geometry is None:
         return CalibratedSupport(whitened, labels, settings, 0.0, 0.0, space, whitened)
     belonging = members(labels)
-    averages = class_averages(to_device_of(belonging, support))
-    space = space.centred_on(whitened, averages) if centre is None else replace(space, centre=centre)
     samples, prototypes = space.centred(whitened), space.centred(geometry.prototypes)
     ends = _endpoints(samples, prototypes, settings)
-    relevant = weights.relevance(samples, ends[1], averages)
+    relevant = weights.relevance(samples, ends[1], class_averages(to_device_of(belonging, whitened)))
     point = settings.weights
     if point is None:
         shots, tightness = weights.typical_shots(belonging), geometry.tightness

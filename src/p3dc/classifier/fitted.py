@@ -15,12 +15,14 @@ from array_api_compat import array_namespace
 from p3dc._arrays import Array, Labels, Rows, as_numpy, is_tensor, to_device_of
 from p3dc._validation import as_labels
 from p3dc.adaptive.settings import Settings
+from p3dc.adaptive.space import WhitenedSpace
 from p3dc.classifier.calibrated_support import CalibratedSupport, Scores, calibrate_support
 from p3dc.classifier.leave_one_out import LeaveOneClassOut, Point, evenly_spaced
 from p3dc.classifier.refined_support import refine_support
 from p3dc.confidence import temperature
 from p3dc.confidence.open_set import is_unknown, known_score
 from p3dc.errors import InputError
+from p3dc.method import l2_normalize
 from p3dc.priors.geometry import Geometry
 from p3dc.priors.prototypes import Priors
 from p3dc.unlabelled.refinement import Balance
@@ -84,11 +86,10 @@ class FittedClassifier:
     def calibrated(self) -> CalibratedSupport:
         """The calibrated support, refined with the unlabelled rows where that is possible."""
         geometry = self._geometry
-        if geometry is None or self.priors is None or self.unlabelled is None:
+        if geometry is None or self.unlabelled is None:
             return calibrate_support(self.support, self.labels, self.priors, self.settings)
-        support, rows = as_numpy(self.support), as_numpy(self.unlabelled)[self._sample]
-        calibrated = calibrate_support(support, self.labels, self.priors, self.settings)
-        return refine_support(calibrated, support, rows, self.priors, geometry, self.pile_balance)
+        support, rows = WhitenedSpace(geometry).whiten(as_numpy(self.support)), self._whitened_pile[self._sample]
+        return refine_support(support, self.labels, rows, geometry, self.settings, self.pile_balance)
 
     @property
     def _geometry(self) -> Geometry | None:
@@ -163,9 +164,15 @@ class FittedClassifier:
         return array_namespace(best).where(self.unknown(scores), UNKNOWN[kind], labels)
 
     @cached_property
-    def _pile(self) -> Array:
-        """The unlabelled rows in the space of the task, (P, D)."""
-        return self.calibrated.transform(as_numpy(self.unlabelled))
+    def _whitened_pile(self) -> Array:
+        """The unlabelled rows, whitened, (P, D) in float32: what many rows take is time to read them."""
+        geometry, directions = self._geometry, l2_normalize(as_numpy(self.unlabelled).astype(np.float32))
+        return directions if geometry is None else geometry.whiten(directions)
+
+    def _pile(self, rows: Rows) -> Array:
+        """Bring some of the unlabelled rows into the space of the task, (P', D)."""
+        space = self.calibrated.space
+        return self._whitened_pile[rows] if space is None else space.centred(self._whitened_pile[rows])
 
     @cached_property
     def transduction(self) -> Scores:
@@ -178,12 +185,16 @@ class FittedClassifier:
         refinement = self.calibrated.refinement
         if refinement is None:
             return self.score(as_numpy(self.unlabelled))
-        own_weights = np.zeros((len(self._pile), len(self.classes)))
+        own_weights = np.zeros((len(self.unlabelled), len(self.classes)))
         own_weights[self._sample] = refinement.weights
-        blocks = np.array_split(np.arange(len(self._pile)), 1 + len(self._pile) // TOGETHER)
-        cosines = np.concatenate([self.calibrated.cosines_of(self._pile[rows], own_weights[rows]) for rows in blocks])
+        cosines, penalties = [], []
+        for rows in np.array_split(np.arange(len(own_weights)), 1 + len(own_weights) // TOGETHER):
+            pile = self._pile(rows)
+            cosines.append(self.calibrated.cosines_of(pile, own_weights[rows]))
+            penalties.append(refinement.penalty(pile))
         shares = self.temperature * np.log(refinement.shares * len(self.classes))
-        return Scores(cosines + shares, known_score(cosines, refinement.penalty(self._pile)))
+        found = np.concatenate(cosines)
+        return Scores(found + shares, known_score(found, np.concatenate(penalties)))
 
     @cached_property
     def groups(self) -> list[Rows]:
@@ -194,10 +205,9 @@ class FittedClassifier:
         refinement = self.calibrated.refinement
         if refinement is None:
             return []
-        sample = self._sample
-        nearest = self._pile[sample] @ refinement.groups.T
-        found = []
+        sample, found = self._sample, []
         for group in np.flatnonzero(refinement.proposed):
-            own = np.flatnonzero(refinement.members[:, group])
-            found.append(sample[own[np.argsort(-nearest[own, group], kind="stable")]])
+            own = sample[refinement.members[:, group]]
+            nearest = self._pile(own) @ refinement.groups[group]
+            found.append(own[np.argsort(-nearest, kind="stable")])
         return sorted(found, key=len, reverse=True)

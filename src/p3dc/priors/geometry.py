@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 
 from p3dc._arrays import Array, Mask, is_tensor, read_only, row_blocks, to_device_of
 from p3dc.method import l2_normalize
@@ -141,7 +142,9 @@ class Geometry:
 
     def whiten(self, directions: Array) -> Array:
         """Shrink directions where classes scatter, (..., D) -> (..., D)."""
-        return whiten(directions, self.axes, self.gains, self.rest)
+        xp = array_namespace(directions)
+        axes, gains = (xp.astype(each, directions.dtype, copy=False) for each in (self.axes, self.gains))
+        return whiten(directions, axes, gains, self.rest)
 
 
 def _of_shape(array: npt.NDArray[Any], shape: tuple[int, ...]) -> Array:

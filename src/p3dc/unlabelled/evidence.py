@@ -24,7 +24,8 @@ RATIO = COHESION / (1 - COHESION)
 
 def evidence(n: Any, squared_length: Any) -> Array:
     """Return the log evidence that n rows whose sum has this squared length share a class, for each dimension."""
-    return 0.5 * (RATIO * squared_length / ((1 - COHESION) * (1 + n * RATIO)) - np.log1p(n * RATIO))
+    growth = 1 + n * RATIO
+    return 0.5 * (RATIO / (1 - COHESION) * squared_length / growth - np.log(growth))
 
 
 def bayes_factor(n: Any, squared: Any, m: Any, other_squared: Any, product: Any) -> Array:

@@ -9,8 +9,8 @@ from p3dc._arrays import Array, Labels
 from p3dc.unlabelled.evidence import COHESION, evidence, expected_length
 
 
-def group_rows(prototypes: Array, rows: Array, n_pseudo: float) -> tuple[Array, Labels]:
-    """Group unlabelled rows with each other and with the classes.
+def inner_products(prototypes: Array, rows: Array, n_pseudo: float) -> Array:
+    """Multiply the sums of the classes and the rows with each other.
 
     Each class takes part as ``n_pseudo`` rows along its prototype.
 
@@ -24,16 +24,22 @@ def group_rows(prototypes: Array, rows: Array, n_pseudo: float) -> tuple[Array, 
 
     Returns
     -------
-    gram : array of shape (N + P, N + P)
-        Inner products of the sums of the classes and of the rows.
-    groups : array of shape (P,)
+    array of shape (N + P, N + P)
+    """
+    sums = np.concatenate([prototypes * expected_length(n_pseudo), rows], dtype=np.float32, casting="same_kind")
+    return (sums @ sums.T).astype(np.float64)
+
+
+def group_rows(gram: Array, n_way: int, n_pseudo: float) -> Labels:
+    """Group unlabelled rows with each other and with the classes, from their inner products.
+
+    Returns
+    -------
+    array of shape (P,)
         The group of each row: the number of its class, or N plus the number of a row in its group.
     """
-    n_way = len(prototypes)
-    sums = np.concatenate([prototypes * expected_length(n_pseudo), rows]).astype(np.float32)
-    gram = (sums @ sums.T).astype(np.float64)
-    sizes = np.concatenate([np.full(n_way, n_pseudo), np.ones(len(rows))])
-    return gram, agglomerate(gram, sizes, n_way)[n_way:]
+    sizes = np.concatenate([np.full(n_way, n_pseudo), np.ones(len(gram) - n_way)])
+    return agglomerate(gram, sizes, n_way)[n_way:]
 
 
 def agglomerate(gram: Array, sizes: Array, n_way: int) -> Labels:
@@ -54,39 +60,39 @@ def agglomerate(gram: Array, sizes: Array, n_way: int) -> Labels:
         The set that each one ends in.
     """
     gram, sizes, n_sets = gram.copy(), sizes.copy(), len(sizes)
-    root, alive, exact = np.arange(n_sets), np.ones(n_sets, dtype=bool), np.ones(n_sets, dtype=bool)
+    root, exact = np.arange(n_sets), np.ones(n_sets, dtype=bool)
     squared = np.diag(gram).copy()
-    own = evidence(sizes, squared)
-    factors = evidence(sizes[:, None] + sizes, squared[:, None] + squared + 2 * gram) - own[:, None] - own
-    factors[:n_way, :n_way] = -np.inf
-    np.fill_diagonal(factors, -np.inf)
-    partner = factors.argmax(axis=1)
-    best = factors[np.arange(n_sets), partner]
-    while best.max() > 0:
-        i = int(best.argmax())
+    own = evidence(sizes, squared)  # infinite for a set that has joined another, which no set can join
+    partner, best = np.zeros(n_sets, dtype=np.int64), np.empty(n_sets)
+
+    def find_partner(i: int, products: Array) -> Array:
+        row = evidence(sizes[i] + sizes, squared[i] + squared + 2 * products) - (own[i] + own)
+        row[i] = -np.inf
+        if i < n_way:
+            row[:n_way] = -np.inf
+        partner[i], exact[i] = row.argmax(), True
+        best[i] = row[partner[i]]
+        return row
+
+    for i in range(n_sets):
+        find_partner(i, gram[i])
+    while best[i := int(best.argmax())] > 0:
         if not exact[i]:  # its partner has changed since, so its value is only an upper bound
-            partner[i], exact[i] = factors[i].argmax(), True
-            best[i] = factors[i, partner[i]]
+            find_partner(i, np.bincount(root, gram[i], n_sets))
             continue
         j = int(partner[i])
         i, j = (j, i) if j < n_way else (i, j)
         gram[i] += gram[j]
-        gram[:, i] += gram[:, j]
+        root[root == j] = i
+        products = np.bincount(root, gram[i], n_sets)
         sizes[i] += sizes[j]
-        squared[i] = gram[i, i]
-        own[i] = evidence(sizes[i], squared[i])
-        alive[j], best[j], root[root == j] = False, -np.inf, i
-        row = evidence(sizes[i] + sizes, squared[i] + squared + 2 * gram[i]) - own[i] - own
-        row[~alive] = row[i] = -np.inf
-        if i < n_way:
-            row[:n_way] = -np.inf
-        factors[j] = factors[:, j] = -np.inf
-        factors[i] = factors[:, i] = row
+        squared[i] = products[i]
+        own[i], own[j], best[j] = evidence(sizes[i], squared[i]), np.inf, -np.inf
         exact[(partner == j) | (partner == i)] = False
-        better = (row >= best) & alive
+        row = find_partner(i, products)
+        better = row >= best
+        better[j] = False
         partner[better], best[better], exact[better] = i, row[better], True
-        partner[i], exact[i] = row.argmax(), True
-        best[i] = row[partner[i]]
     return root
 
 

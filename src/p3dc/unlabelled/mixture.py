@@ -17,6 +17,9 @@ ROUNDS, BLOCKS = 5, 4
 PRESENT = 0.9
 """Prior probability that a class has unlabelled rows."""
 
+SMOOTHING = 2.0
+"""Rows that are added to each class before its share is taken."""
+
 BACKGROUND = 0.5 * COHESION**0.5
 """Cosine of the background component: half that of a row to the mean of its class."""
 
@@ -92,33 +95,58 @@ def partition_evidence(sums: ComponentSums, component: Labels, n_components: int
     return float(evidence(sizes, squared).sum() + n_single * evidence(1.0, 1.0))
 
 
+def estimate_shares(cosines: Array, known: Array, temperature: float) -> Array:
+    """Estimate the shares of the classes among rows, by expectation–maximisation with the classes themselves fixed.
+
+    Parameters
+    ----------
+    cosines : array of shape (P, N)
+    known : array of shape (P,)
+        Probability that each row is of one of the classes.
+    temperature : float
+
+    Returns
+    -------
+    array of shape (N,)
+    """
+    shares: Array = np.full(cosines.shape[1], 1 / cosines.shape[1])
+    for _ in range(BLOCKS * ROUNDS):
+        counts = known @ masked_softmax(cosines / temperature + np.log(shares), None) + SMOOTHING
+        shares = counts / counts.sum()
+    return shares
+
+
 def _move_groups(responsibilities: Array, sums: ComponentSums, per_evidence: float) -> Array:
     """Move whole groups, and all rows of a class, to the component where the evidence is largest, (P, C) -> (P, C')."""
     n_way = sums.n_way
     small = n_way + np.flatnonzero(responsibilities[:, n_way:].sum(axis=0) < 1.5)
     r = np.delete(responsibilities, small, axis=1)
+    n_rows, products = r.sum(axis=0), r.T @ (sums.rows @ r.astype(np.float32))
+    seeds = sums.cross.T @ r
+    moves: Array = np.eye(r.shape[1])
     for _ in range(r.shape[1] + n_way):
-        parts, products = r.sum(axis=0), r.T @ (sums.rows @ r.astype(np.float32))
-        own, seeds = np.diag(products), sums.cross.T @ r
-        sizes, _, squared = sums(r)
-        products = products.copy()
-        products[:n_way] += seeds
-        factors = bayes_factor(sizes[:, None], squared[:, None], parts, own, products)
-        stay = bayes_factor(sums.n_pseudo, sums.seeds, parts[:n_way], own[:n_way], np.diag(seeds))
+        parts, within, with_seeds = n_rows @ moves, moves.T @ products @ moves, seeds @ moves
+        own = np.diag(within)
+        sizes, squared, together = parts.copy(), own.copy(), within.copy()
+        sizes[:n_way] += sums.n_pseudo
+        squared[:n_way] += sums.seeds + 2 * np.diag(with_seeds)
+        together[:n_way] += with_seeds
+        factors = bayes_factor(sizes[:, None], squared[:, None], parts, own, together)
+        stay = bayes_factor(sums.n_pseudo, sums.seeds, parts[:n_way], own[:n_way], np.diag(with_seeds))
         factors[:, :n_way] -= stay
         prior = np.full(factors.shape, -1e-12)
-        if r.shape[1] > n_way:  # a class with few rows is more likely one of the groups than absent
+        if moves.shape[1] > n_way:  # a class with few rows is more likely one of the groups than absent
             few = parts[:n_way, None] <= 0.5 * parts[n_way:]
-            prior[:n_way, n_way:][few] = np.log(PRESENT / (1 - PRESENT) / (r.shape[1] - n_way)) / per_evidence
+            prior[:n_way, n_way:][few] = np.log(PRESENT / (1 - PRESENT) / (moves.shape[1] - n_way)) / per_evidence
         factors += np.maximum(prior, -1e-12)
         np.fill_diagonal(factors, -np.inf)
         factors[:, parts < 1e-6] = -np.inf
         to, part = np.unravel_index(factors.argmax(), factors.shape)
         if factors[to, part] <= 0:
             break
-        r[:, to] += r[:, part]
+        moves[:, to] += moves[:, part]
         if part < n_way:
-            r[:, part] = 0
+            moves[:, part] = 0
         else:
-            r = np.delete(r, part, axis=1)
-    return r
+            moves = np.delete(moves, part, axis=1)
+    return r @ moves

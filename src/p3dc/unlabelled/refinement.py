@@ -16,7 +16,15 @@ from array_api_compat import array_namespace
 from p3dc._arrays import Array, Labels, Mask, to_device_of
 from p3dc.method import l2_normalize
 from p3dc.unlabelled.evidence import COHESION, expected_length, nats
-from p3dc.unlabelled.mixture import BACKGROUND, ComponentSums, fit_closed, fit_open, partition_evidence
+from p3dc.unlabelled.matching import match_components
+from p3dc.unlabelled.mixture import (
+    BACKGROUND,
+    ComponentSums,
+    estimate_shares,
+    fit_closed,
+    fit_open,
+    partition_evidence,
+)
 
 Balance = Literal["equal"]
 
@@ -31,9 +39,6 @@ DOUBT = 4.5
 
 EVEN = 0.7
 """Effective number of components over the number of classes below which rows count as unequal."""
-
-SMOOTHING = 5.0
-"""Rows that are added to each class before its share is taken."""
 
 LEAST_ROWS = 3
 """Rows of a group that may wait for a name."""
@@ -107,7 +112,7 @@ def refine(
     rows : array of shape (P, D)
         Unit vectors.
     gram, groups
-        As :func:`p3dc.unlabelled.grouping.group_rows` returns them.
+        As :func:`p3dc.unlabelled.grouping.inner_products` and :func:`p3dc.unlabelled.grouping.group_rows` return them.
     shots, temperature : float
     balance : {"equal"}, optional
         A promise that the rows hold equally many of each class and nothing else.
@@ -127,17 +132,22 @@ def refine(
     even = _ramp(effective - EVEN, 0.2)
     belief = 1.0 if equal else even * _ramp(1 - cost * (n_way + 2) / DOUBT, 0.3)
 
-    own = opened[:, :n_way]
-    weights = belief * closed / expected_length(held_closed) + (1 - belief) * own / expected_length(held)
-    counts = (belief * closed + (1 - belief) * own).sum(axis=0)
-    shares = ((counts + SMOOTHING) / (counts.sum() + SMOOTHING * n_way)) ** (0.0 if equal else 1 - even)
-    cosines = sums.cosines(opened)
+    own, cosines = opened[:, :n_way], sums.cosines(opened)
+    by_closed = closed @ match_components(sums, closed, per_evidence, closed=True).T / expected_length(held_closed)
+    by_open = opened @ match_components(sums, opened, per_evidence).T / expected_length(held)
+    weights = belief * by_closed + (1 - belief) * by_open
+    pull = weights.T @ rows
     cohesion = float(np.clip((own * cosines[:, :n_way]).sum() / max(own.sum(), 1e-12), 0.2, 0.8))
+    temperature = temperature * float(np.sqrt((1 - cohesion**2) / (2 * cohesion)))
+    known = belief + (1 - belief) * own.sum(axis=1)
+    shares = estimate_shares(_without_own(prototypes + pull, rows, weights), known, temperature)
+    shares = shares ** (0.0 if equal else 1 - even)
+    counts = (belief * closed + (1 - belief) * own).sum(axis=0)
     members = component[:, None] == np.arange(n_way, opened.shape[1])
     n_members = members.sum(axis=0)
     inside = (members * cosines[:, n_way:]).sum(axis=0) / np.maximum(n_members, 1)
     return Refinement(
-        weights.T @ rows,
+        pull,
         weights,
         shares / shares.sum(),
         l2_normalize(opened[:, n_way:].T @ rows),
@@ -145,8 +155,15 @@ def refine(
         (n_members >= LEAST_ROWS) & (inside >= COHESION**0.5),
         belief,
         float((counts / (counts + held)).mean()),
-        temperature * float(np.sqrt((1 - cohesion**2) / (2 * cohesion))),
+        temperature,
     )
+
+
+def _without_own(prototypes: Array, rows: Array, weights: Array) -> Array:
+    """Return the cosines of unit rows, (P, D), to prototypes, (N, D), without the part, (P, N), of each row in them."""
+    products, squared = rows @ prototypes.T, np.vecdot(prototypes, prototypes)
+    without = squared - 2 * weights * products + weights**2
+    return (products - weights) / np.sqrt(np.maximum(without, 1e-12))
 
 
 def _ramp(value: float, width: float) -> float:
