@@ -18,8 +18,8 @@ def refine_support(
 ) -> CalibratedSupport:
     """Calibrate the support of one task and refine it with unlabelled rows.
 
-    Rows are grouped first, so that the centre of the task can be estimated from classes and groups. The support is
-    calibrated again from that centre, and its prototypes are refined.
+    Rows are grouped first, so that the centre of the task can be estimated from classes and groups. Seen from that
+    centre, the support is calibrated and the rows are grouped again, and its prototypes are refined.
 
     Parameters
     ----------
@@ -35,15 +35,15 @@ def refine_support(
     belonging = members(labels)
     averages, shots = class_averages(belonging), typical_shots(belonging)
 
-    def placed(found: CalibratedSupport, space: WhitenedSpace) -> tuple[Array, Array, Array]:
-        """Return prototypes and rows in the space of the task, and their inner products."""
+    def seen_from(space: WhitenedSpace) -> tuple[CalibratedSupport, tuple[Array, Array, Array, Labels]]:
+        """Return the calibrated support, and what :func:`refine` needs of the task in that space."""
+        found = calibrate_whitened(support, labels, space, settings)
         prototypes, own_rows = l2_normalize(averages @ found.samples), space.centred(rows)
-        return prototypes, own_rows, inner_products(prototypes, own_rows, PSEUDO_OPEN * shots)
+        gram = inner_products(prototypes, own_rows, PSEUDO_OPEN * shots)
+        return found, (prototypes, own_rows, gram, group_rows(gram, len(averages), PSEUDO_OPEN * shots))
 
     space = WhitenedSpace(geometry).centred_on(support, averages)
-    *_, gram = placed(calibrate_whitened(support, labels, space, settings), space)
-    groups = group_rows(gram, len(averages), PSEUDO_OPEN * shots)
-    space = replace(space, centre=pile_centre(support, labels, rows, groups, geometry.mean))
-    again = calibrate_whitened(support, labels, space, settings)
-    refinement = refine(*placed(again, space), groups, shots=shots, temperature=again.temperature, balance=balance)
-    return replace(again, refinement=refinement)
+    _, (*_, groups) = seen_from(space)
+    found, task = seen_from(replace(space, centre=pile_centre(support, labels, rows, groups, geometry.mean)))
+    refinement = refine(*task, shots=shots, temperature=found.temperature, balance=balance)
+    return replace(found, refinement=refinement)

@@ -17,7 +17,7 @@ ROUNDS, BLOCKS = 5, 4
 PRESENT = 0.9
 """Prior probability that a class has unlabelled rows."""
 
-SMOOTHING = 2.0
+SMOOTHING = 5.0
 """Rows that are added to each class before its share is taken."""
 
 BACKGROUND = 0.5 * COHESION**0.5
