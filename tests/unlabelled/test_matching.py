@@ -77,10 +77,10 @@ def test_shares_are_those_of_the_rows_that_are_known():
     cosines = np.repeat(np.eye(3), [40, 10, 50], axis=0)
     known = np.repeat([1.0, 1.0, 0.0], [40, 10, 50])
     found = estimate_shares(cosines, known, 0.05)
-    np.testing.assert_allclose(found, np.array([42, 12, 2]) / 56, atol=1e-6)
+    np.testing.assert_allclose(found, np.array([45, 15, 5]) / 65, atol=1e-6)
 
 
 def test_shares_decide_rows_that_cosines_leave_open():
     cosines = np.concatenate([np.repeat([[0.9, 0.1]], 30, axis=0), np.full((10, 2), 0.5)])
     found = estimate_shares(cosines, np.ones(40), 0.05)
-    assert found[0] > 0.85
+    assert found[0] > 0.8
