@@ -45,6 +45,9 @@ MAX_DUPLICATES = 20
 """How many pairs of duplicates are printed."""
 
 ModelFile = Annotated[Path, typer.Argument(help="A model that fit wrote.")]
+ViewsOption = Annotated[
+    int, typer.Option(help="Views of each photo to average, from 1 to 7; N take N times as long.")
+]
 ModelBackbone = Annotated[str | None, typer.Option(help="The .onnx file, if the model was made with one.")]
 
 
@@ -53,6 +56,8 @@ def extract(
     images: Annotated[Path, typer.Argument(help="A folder for each class, a flat folder, or a CSV of path and label.")],
     out: Annotated[Path, typer.Option(help="Folder for the features; an interrupted run is continued.")],
     backbone: BackboneOption = lite0.NAME,
+    views: ViewsOption = 1,
+    maps: Annotated[bool, typer.Option("--maps", help="Write feature maps from before the pooling, too.")] = False,
     batch: Annotated[int, typer.Option(help="Images in a batch of the network.")] = 32,
     part_rows: Annotated[int, typer.Option(help="Images in a part; an interrupted run repeats at most one.")] = 4096,
     engine: Engine = "local",
@@ -63,8 +68,9 @@ def extract(
     check_outputs(json=json, inputs=[images])
     skipped: Counter[str] = Counter()
     files = _reporting_skipped(list_images(images, skipped), skipped)
+    options = {"views": views, "maps": maps, "part_rows": part_rows, "batch": batch}
     with engine_of(engine, address) as on_ray, bar("images") as progress:
-        done = _extract(files, backbone, out, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=progress)
+        done = _extract(files, backbone, out, on_ray=on_ray, **options, progress=progress)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
         write_json(json, {"folder": str(out), "rows": done.n_rows, "files": done.n_files, "failures": failed})

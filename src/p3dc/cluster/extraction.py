@@ -29,6 +29,8 @@ def extract(
     load: Callable[..., Backbone],
     out: str | os.PathLike[str],
     *,
+    views: int = 1,
+    maps: bool = False,
     part_rows: int = 4096,
     batch: int = 32,
     cpus: int = 1,
@@ -47,7 +49,7 @@ def extract(
         Loads the backbone, given ``threads``; :func:`p3dc.images.backbones.loading.load_backbone`, for example.
     out : path
         The folder, at a path that every machine sees.
-    part_rows, batch : int
+    views, maps, part_rows, batch
         As in :func:`p3dc.images.extraction.extract`.
     cpus : int, default=1
         Cores of each actor.
@@ -59,7 +61,7 @@ def extract(
     Extraction
     """
     ray = load_ray()
-    maker = maker_of(load(threads=cpus), part_rows)
+    maker = maker_of(load(threads=cpus), part_rows, views=views, maps=maps)
     sizes: list[int] = []
     parts: list[Any] = []
     with writing_to(Path(out).absolute()) as folder:
@@ -165,7 +167,7 @@ class _PartWriter(_PartChecker):
     def _load_backbone(self) -> Backbone:
         backbone = self.load(threads=self.cpus)
         here = maker_of(backbone, self.maker["part_rows"])
-        if here != self.maker:
+        if self.maker | here != self.maker:
             raise InputError(f"{socket.gethostname()} has another {backbone.name}. Install the same on every machine.")
         return backbone
 
