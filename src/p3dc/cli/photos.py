@@ -45,9 +45,7 @@ MAX_DUPLICATES = 20
 """How many pairs of duplicates are printed."""
 
 ModelFile = Annotated[Path, typer.Argument(help="A model that fit wrote.")]
-ViewsOption = Annotated[
-    int, typer.Option(help="Views of each photo to average, from 1 to 7; N take N times as long.")
-]
+ViewsOption = Annotated[int, typer.Option(help="Views of each photo to average, from 1 to 7; N take N times as long.")]
 ModelBackbone = Annotated[str | None, typer.Option(help="The .onnx file, if the model was made with one.")]
 
 

@@ -1,6 +1,7 @@
 """Features in NumPy's ``.npz``."""
 
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ REQUIRED = ("features", "labels")
 OPTIONAL = ("class_names", "ids")
 
 
-def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """Read features, labels and, if present, class names and ids; pickled objects are refused."""
+def read_npz(path: Path, also: Iterable[str] = ()) -> dict[str, npt.NDArray[Any]]:
+    """Read features, labels and, if present, class names, ids and other arrays; pickled objects are refused."""
     try:
         if not zipfile.is_zipfile(path):
             raise InputError(f"{path} is damaged or is not an .npz file. Fetch or write it again.")
@@ -24,7 +25,7 @@ def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
             if missing:
                 found = ", ".join(file.files) or "nothing"
                 raise InputError(f"{path} lacks {', '.join(sorted(missing))}; it holds {found}.")
-            return {name: file[name] for name in (*REQUIRED, *OPTIONAL) if name in file.files}
+            return {name: file[name] for name in (*REQUIRED, *OPTIONAL, *also) if name in file.files}
     except InputError:
         raise
     except Exception as error:  # a damaged file can raise anything

@@ -13,7 +13,7 @@ from p3dc.reproduce.datasets import DataSet
 from p3dc.reproduce.experiments import N_QUERY, N_WAY, SHOTS, MethodResult, Study
 from p3dc.reproduce.markup import Block, Bullets, Heading, Paragraph, Picture, Table
 from p3dc.reproduce.published import OWN_FEATURES, TIMES, Published
-from p3dc.reproduce.table1 import MCL_KATZ, P3DC, TITLES
+from p3dc.reproduce.table1 import TITLES
 from p3dc.reproduce.table1 import rows as table_1_rows
 
 OTHER_FEATURES, FEWER, NOT_THERE = "†", "‡", "◇"
@@ -42,11 +42,6 @@ def table_1(study: Study) -> Table:
         if key in ("p3dc", "p3dc-unit"):
             strong.add(len(rows))
         rows.append(cells)
-    if name is not None:
-        katz = [_paper(published.table_1(name, "mcl-katz", n_shot)) for n_shot in SHOTS]
-        place = next(i for i, row in enumerate(rows) if row == [P3DC])
-        rows.insert(place, [f"{MCL_KATZ} {OTHER_FEATURES}", "—", katz[0], "—", katz[1]])
-        strong = {i + 1 for i in strong}
     weights = "; ".join(
         f"{n_shot}-shot ({study.weights[n_shot, 'raw'][0]:g}, {study.weights[n_shot, 'raw'][1]:g})" for n_shot in SHOTS
     )
@@ -55,7 +50,7 @@ def table_1(study: Study) -> Table:
         f"for all methods. Selected (α, β): {weights}. "
         f"{OTHER_FEATURES} the paper's number is from a publication with its own network or training. "
         f"{FEWER} the first {study.plan.slow_tasks:,} of the same tasks. {NOT_THERE} not in the paper's table. "
-        "— not measured or not published; MCL-Katz needs feature maps from before pooling. " + " ".join(missing)
+        "— not measured or not published; the paper's MCL-Katz is with PSM. " + " ".join(missing)
     )
     return Table(header, rows, caption.strip(), frozenset(strong))
 

@@ -15,8 +15,6 @@ TITLES = {key: method.title for key, method in TABLE_1.items()} | P3DC_TITLES
 """The names of the rows."""
 
 P3DC = "P3DC-Shot"
-MCL_KATZ = "MCL-Katz + PSM (2022)"
-"""The row that only the paper has: the method needs feature maps from before pooling."""
 
 
 def rows() -> list[tuple[str, str]]:
