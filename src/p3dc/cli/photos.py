@@ -1,19 +1,18 @@
 """Commands for photos: extract, fit, predict, label, explain, add."""
 
-import csv
 import fcntl
 import os
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from p3dc._arrays import Progress
+from p3dc.cli.csv_output import csv_output
 from p3dc.cli.shared import (
     Address,
     BackboneOption,
@@ -35,7 +34,7 @@ from p3dc.images.classifier import REJECT, ImageClassifier
 from p3dc.images.examples import labelled
 from p3dc.images.prediction_rows import COLUMNS, row
 from p3dc.images.sources import ImageFile, list_folder, list_images, readable
-from p3dc.io.atomic import replacing, write_json
+from p3dc.io.atomic import write_json
 from p3dc.priors.prototypes import Priors
 
 if TYPE_CHECKING:
@@ -86,6 +85,7 @@ def fit(
     priors: PriorsOption = "backbone",
     backbone: BackboneOption = lite0.NAME,
     reject: RejectOption = REJECT,
+    views: ViewsOption = 1,
     unlabelled: Annotated[
         list[Path] | None,
         typer.Option(help="Photos without labels, or a folder of them, to refine the classes with.", readable=False),
@@ -97,7 +97,7 @@ def fit(
     _check_model(out)
     others = _list_photos(unlabelled or ())
     with changing_bar() as begin:
-        classifier = _learn(support, backbone, priors, reject, begin("photos"))
+        classifier = _learn(support, backbone, priors, reject, views, begin("photos"))
         if others:
             together = classifier.label_together(others, progress=begin("photos without labels"))
             classifier = together.classifier
@@ -144,6 +144,9 @@ def predict(
     photos: Annotated[list[Path], typer.Argument(help="Photos, and folders of photos.", readable=False)],
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
     backbone: ModelBackbone = None,
+    views: Annotated[
+        int | None, typer.Option(help="Views of each photo; by default as many as of the examples.")
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Label photos; each label is printed as soon as it is known."""
@@ -152,9 +155,9 @@ def predict(
     files = _list_photos(photos)
     counts: Counter[str] = Counter()
     failures: list[tuple[str, str]] = []
-    with _csv_output(csv_file) as write:
+    with csv_output(csv_file) as write:
         write(COLUMNS)
-        for found in classifier.predict(files):
+        for found in classifier.predict(files, views=views):
             write(row(found))
             if found.failure:
                 failures.append((found.key, found.failure))
@@ -179,6 +182,7 @@ def label(
     priors: PriorsOption = "backbone",
     backbone: BackboneOption = lite0.NAME,
     reject: RejectOption = REJECT,
+    views: ViewsOption = 1,
     equal: Annotated[
         bool, typer.Option("--equal", help="All photos are of the classes, about equally many of each.")
     ] = False,
@@ -191,13 +195,13 @@ def label(
         _check_model(save)
     files = _list_photos(photos)
     with changing_bar() as begin:
-        classifier = _learn(support, backbone, priors, reject, begin("examples"))
+        classifier = _learn(support, backbone, priors, reject, views, begin("examples"))
         together = classifier.label_together(files, balance="equal" if equal else None, progress=begin("photos"))
     failures = [(found.key, found.failure) for found in together.predictions if found.failure]
     _report_failures([*classifier.failures, *failures])
     refined, counts = together.classifier, Counter(found.label for found in together.predictions if not found.failure)
     group_of = {key: str(number) for number, keys in enumerate(together.groups, 1) for key in keys}
-    with _csv_output(csv_file, echo=False) as write:
+    with csv_output(csv_file, echo=False) as write:
         write((*COLUMNS, "group"))
         for found in together.predictions:
             write([*row(found), group_of.get(found.key, "")])
@@ -257,12 +261,12 @@ def _check_model(out: Path) -> None:
         raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
 
 
-def _learn(support: Path, backbone: str, priors: str, reject: float, progress: Progress) -> ImageClassifier:
+def _learn(support: Path, backbone: str, priors: str, reject: float, views: int, progress: Progress) -> ImageClassifier:
     """Learn from labelled photos; report skipped files."""
     _list_labelled(support)
     network = load_backbone(backbone)
     return ImageClassifier.from_folder(
-        support, backbone=network, priors=_load_priors(priors), reject=reject or None, progress=progress
+        support, backbone=network, priors=_load_priors(priors), reject=reject or None, views=views, progress=progress
     )
 
 
@@ -367,31 +371,3 @@ def _facts(classifier: ImageClassifier) -> dict[str, Any]:
     } | (
         {"unlabelled_use": classifier.unlabelled_use, "groups": classifier.groups} if classifier.unlabelled_keys else {}
     )
-
-
-@contextmanager
-def _csv_output(path: Path | None, *, echo: bool = True) -> Iterator[Callable[[Sequence[str]], None]]:
-    """Yield a function that writes a row of a CSV: to the screen at once, and to a file that appears when complete.
-
-    Without ``echo``, rows that go to a file do not go to the screen.
-    """
-    if path is None:
-        yield partial(_write_row, sys.stdout)
-        return
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-
-        def write(cells: Sequence[str]) -> None:
-            _write_row(file, cells)
-            if not echo:
-                return
-            try:
-                _write_row(sys.stdout, cells)
-            except OSError:  # its reader has gone, or has no room; the file is still wanted
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-        yield write
-
-
-def _write_row(file: IO[str], cells: Sequence[str]) -> None:
-    csv.writer(file, lineterminator="\n").writerow(cells)
-    file.flush()
