@@ -103,7 +103,7 @@ class FeatureSet:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def per_row(self, rows: Any) -> dict[str, Floats]:
+    def per_row(self, rows: Any) -> dict[str, Any]:
         """Return the views and maps of some rows, where there are any, as arguments of another set."""
         return {name: array[rows] for name in PER_ROW if (array := getattr(self, name)) is not None}
 
