@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +39,7 @@ def accuracies(
     """Return the accuracy of each task in percent, with some of the views."""
     assert features.views is not None
     rows = FeatureSet(average_views(features.views[:, :n_views]), features.labels, features.class_names)
-    drawing = {"n_shot": n_shot, "n_query": n_query(features, n_shot), "n_tasks": n_tasks}
+    drawing: Any = {"n_shot": n_shot, "n_query": n_query(features, n_shot), "n_tasks": n_tasks}
     return 100 * evaluate(P3DCClassifier(priors), rows, **drawing).accuracy
 
 
@@ -83,7 +84,7 @@ def main() -> None:
                     cells.append(f"{n_views} views {gain.mean():+.2f} ± {1.96 * gain.std() / len(gain) ** 0.5:.2f}")
                 print(f"  {n_shot}-shot: {', '.join(cells)}", flush=True)
                 if features.maps is not None:
-                    drawing = {"n_shot": n_shot, "n_query": n_query(features, n_shot), "n_tasks": KATZ_TASKS}
+                    drawing: Any = {"n_shot": n_shot, "n_query": n_query(features, n_shot), "n_tasks": KATZ_TASKS}
                     for method in (L2N(), MCLKatz(features.maps.shape[1])):
                         print(f"  {type(method).__name__}: {evaluate(method, features, **drawing)}", flush=True)
     for n_views in COUNTS:
