@@ -68,17 +68,19 @@ class MCLKatz(TaskMethod):
         return (l2_normalize(means.reshape(len(means), -1, support.shape[-1] // self.n_positions)),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Compute the share of each class, one query at a time."""
+        """Compute the share of each class, one task at a time."""
         (means,) = state
         seen = l2_normalize(queries.reshape(*queries.shape[:2], self.n_positions, -1))
-        return np.stack([[self._shares(query, own) for query in each] for each, own in zip(seen, means, strict=True)])
+        return np.stack([self._shares(each, own) for each, own in zip(seen, means, strict=True)])
 
-    def _shares(self, query: Array, means: Array) -> Array:
-        """Compute the shares of all classes, (P, D), (N · P, D) -> (N,)."""
-        cosines = query @ means.T
-        there = masked_softmax(self.gamma * cosines, None).T
-        back = masked_softmax(self.gamma_back * cosines.T, None).T
-        ones, rate = np.ones(len(query), dtype=cosines.dtype), self.attenuation
-        of_query = np.linalg.solve(np.diag(ones) - rate**2 * (back @ there), ones + rate * back.sum(axis=1))
-        centrality = there @ of_query
-        return np.asarray(centrality.reshape(-1, self.n_positions).sum(axis=1) / centrality.sum())
+    def _shares(self, queries: Array, means: Array) -> Array:
+        """Compute the shares of all classes for all queries of a task, (Q, P, D), (N · P, D) -> (Q, N)."""
+        cosines = queries @ means.T
+        there = masked_softmax(self.gamma * cosines, None).mT
+        back = masked_softmax(self.gamma_back * cosines.mT, None).mT
+        identity = np.eye(self.n_positions, dtype=cosines.dtype)
+        enters = 1 + self.attenuation * back.sum(axis=-1, keepdims=True)
+        of_queries = np.linalg.solve(identity - self.attenuation**2 * (back @ there), enters)
+        centrality = there @ of_queries
+        shares = centrality.reshape(len(queries), -1, self.n_positions).sum(axis=-1)
+        return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
