@@ -13,9 +13,22 @@ from p3dc._validation import as_labels, as_names, as_rows
 from p3dc.errors import InputError
 from p3dc.io.atomic import check_text
 from p3dc.io.npz import read_npz, write_npz
-from p3dc.io.parquet import COLUMNS, Batch, count_rows, parquet_batches, parts_of, read_parquet, write_parquet
+from p3dc.io.parquet import (
+    COLUMNS,
+    Batch,
+    WideBatch,
+    count_rows,
+    parquet_batches,
+    parts_of,
+    read_parquet,
+    read_vectors,
+    write_parquet,
+)
 from p3dc.io.plk import read_plk
 from p3dc.io.store import Address, Location, location, writing
+
+PER_ROW = ("views", "maps")
+"""What a set may have beside its features: several vectors for each row."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -32,6 +45,10 @@ class FeatureSet:
         One name for each class.
     ids : sequence of str, optional
         One name for each row, a path for example.
+    views : array of shape (n_rows, n_views, n_features), optional
+        The features of each view of a photo, where ``features`` are their average.
+    maps : array of shape (n_rows, n_positions, n_features), optional
+        Feature maps from before the pooling.
 
     Examples
     --------
@@ -49,6 +66,8 @@ class FeatureSet:
     labels: Labels
     class_names: tuple[str, ...]
     ids: npt.NDArray[np.str_] | None
+    views: Floats | None
+    maps: Floats | None
 
     def __init__(
         self,
@@ -56,6 +75,9 @@ class FeatureSet:
         labels: npt.ArrayLike,
         class_names: Sequence[str] | None = None,
         ids: npt.ArrayLike | None = None,
+        *,
+        views: npt.ArrayLike | None = None,
+        maps: npt.ArrayLike | None = None,
     ) -> None:
         rows = as_rows(features, "features")
         codes = as_labels(labels, len(rows))
@@ -75,9 +97,15 @@ class FeatureSet:
         object.__setattr__(self, "labels", read_only(codes.astype(np.int64, copy=False)))
         object.__setattr__(self, "class_names", names)
         object.__setattr__(self, "ids", ids)
+        object.__setattr__(self, "views", _per_row(views, rows, "views"))
+        object.__setattr__(self, "maps", _per_row(maps, rows, "maps"))
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def per_row(self, rows: Any) -> dict[str, Any]:
+        """Return the views and maps of some rows, where there are any, as arguments of another set."""
+        return {name: array[rows] for name in PER_ROW if (array := getattr(self, name)) is not None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():  # a pickled array comes back writable
@@ -91,7 +119,7 @@ class FeatureSet:
         return f"FeatureSet({n_rows:,} rows, {n_features:,} features, {len(self.class_names):,} classes)"
 
     @classmethod
-    def load(cls, path: Address, *, columns: tuple[str, str, str] = COLUMNS) -> "FeatureSet":
+    def load(cls, path: Address, *, columns: tuple[str, str, str] = COLUMNS, also: Sequence[str] = ()) -> "FeatureSet":
         """Read features from a file, or from a folder of Parquet parts.
 
         Parameters
@@ -102,13 +130,15 @@ class FeatureSet:
             a pickle is run: only arrays and containers are read.
         columns : three names, default=("embedding", "label", "id")
             The names of the Parquet columns. The last may be missing from the file.
+        also : sequence of str
+            "views" and "maps", to read these as well where the file has them. They may take much memory.
 
         Returns
         -------
         FeatureSet
         """
         place = location(path)
-        return _load(place, _format_of(place), columns)
+        return _load(place, _format_of(place), columns, also)
 
     def save(self, path: Address) -> None:
         """Write to ``.npz`` or ``.parquet``, by the ending of the path. The file appears whole or not at all."""
@@ -120,10 +150,11 @@ class FeatureSet:
         with writing(place) as file:
             if place.suffix == ".npz":
                 arrays = {"features": self.features, "labels": self.labels, "class_names": np.array(self.class_names)}
-                write_npz(file, arrays if self.ids is None else arrays | {"ids": self.ids})
+                arrays |= {} if self.ids is None else {"ids": self.ids}
+                write_npz(file, arrays | self.per_row(slice(None)))
             else:
                 names = np.array(self.class_names, dtype=object)
-                write_parquet(file, _batches(self, names), class_names=self.class_names)
+                write_parquet(file, _wide_batches(self, names), class_names=self.class_names)
 
 
 def stream_features(
@@ -157,14 +188,42 @@ def _batches(whole: FeatureSet, names: npt.NDArray[Any]) -> Iterator[Batch]:
         yield block, names[whole.labels[part]], None if whole.ids is None else whole.ids[part]
 
 
+def _wide_batches(whole: FeatureSet, names: npt.NDArray[Any]) -> Iterator[WideBatch]:
+    """Cut a set into batches with its views and maps."""
+    start = 0
+    for block, labels, ids in _batches(whole, names):
+        yield block, labels, ids, whole.per_row(slice(start, start + len(block)))
+        start += len(block)
+
+
+def _per_row(values: npt.ArrayLike | None, rows: Floats, name: str) -> Floats | None:
+    """Check vectors of each row, and return them in the shape (n_rows, n_vectors, n_features)."""
+    if values is None:
+        return None
+    array = np.asarray(values)
+    n_rows, n_features = rows.shape
+    if array.dtype.kind != "f" or len(array) != n_rows or array.size % rows.size or not array.size:
+        raise InputError(
+            f"{name} are {array.dtype} of shape {array.shape}. They must be floats, ({n_rows}, n, {n_features})."
+        )
+    return read_only(array.reshape(n_rows, -1, n_features))
+
+
 def feature_parts(path: Address) -> list[Location]:
     """List the files that :func:`stream_features` reads, in order; each can be read separately."""
     place = location(path)
     return parts_of(place) if _format_of(place) == "parquet" else [place]
 
 
-def _load(path: Location, kind: str, columns: tuple[str, str, str]) -> FeatureSet:
-    readers = {"npz": read_npz, "parquet": lambda path: read_parquet(path, columns), "plk": _read_plk}
+def _load(path: Location, kind: str, columns: tuple[str, str, str], also: Sequence[str] = ()) -> FeatureSet:
+    unknown = [name for name in also if name not in PER_ROW]
+    if unknown:
+        raise InputError(f"also names {unknown[0]!r}. It may name {' and '.join(PER_ROW)}.")
+    readers = {
+        "npz": lambda path: read_npz(path, also),
+        "parquet": lambda path: read_parquet(path, columns) | {name: read_vectors(path, name) for name in also},
+        "plk": _read_plk,
+    }
     content = readers[kind](path)
     try:
         return FeatureSet(**content)

@@ -45,6 +45,7 @@ def test_every_method_is_built_from_what_it_needs(method, priors, base, validati
         validation=(lambda one: evaluate(one, validation, n_query=5, n_tasks=3).mean)
         if "validation" in method.needs
         else None,
+        maps=4 if "maps" in method.needs else None,
     )
     assert type(method.build(sources)) is method.kind
 

@@ -697,3 +697,48 @@ def test_a_full_disk_is_reported_in_a_sentence(p3dc, photos, network, tmp_path, 
     assert is_one_sentence(errors)
     assert "No space left on device" in errors
     assert not list(tmp_path.glob("*.safetensors"))
+
+
+def test_views_are_remembered_by_the_model(p3dc, photos, network, tmp_path):
+    model = tmp_path / "model.safetensors"
+    arguments = ("--backbone", network, "--priors", "none", "--reject", 0)
+    assert p3dc("fit", photos, "--out", model, *arguments, "--views", 3)[0] == 0
+    assert ImageClassifier.load(model, network).views == 3
+    same, single = (
+        p3dc("predict", model, photos / "rust", "--backbone", network, *more) for more in ((), ("--views", 1))
+    )
+    assert (same[0], single[0]) == (0, 0)
+    assert same[1] != single[1]
+    together = p3dc("label", photos, photos / "rust", *arguments, "--views", 3)
+    assert [row["label"] for row in rows_of(together[1])] == ["rust"] * 4
+    status, _, errors = p3dc("fit", photos, "--out", model, *arguments, "--views", 9)
+    assert status == 2
+    assert is_one_sentence(errors)
+
+
+def test_rows_that_need_photos_are_evaluated(p3dc, network, tmp_path):
+    from tests.images.backbones.test_onnx_network import model
+
+    pooled = tmp_path / "pooled.onnx"
+    nodes = [("Relu", ["pixels"], ["maps"], {}), ("GlobalAveragePool", ["maps"], ["features"], {})]
+    pooled.write_bytes(model(nodes))
+    shutil.copy(network.with_suffix(".toml"), pooled.with_suffix(".toml"))
+    sets = []
+    for number, role in enumerate(("base", "validation", "novel")):
+        colours = {f"{role}-{name}": tuple(c + number for c in colour) for name, colour in COLOURS.items()}
+        folder = paint_classes(tmp_path / "photos" / role, n_each=6, colours=colours, first=100 * number)
+        more = [] if role == "base" else ["--maps"]
+        sets += [f"--{role}", tmp_path / role]
+        arguments = ["extract", folder, "--out", tmp_path / role, "--backbone", pooled, "--views", 2]
+        assert p3dc(*arguments, *more)[0] == 0
+    tasks = ["--way", 3, "--query", 3, "--tasks", 5]
+    methods = [word for key in ("deepvoro", "deepvoro++", "mcl-katz") for word in ("--method", key)]
+    status, output, _ = p3dc("evaluate", *sets, *tasks, *methods)
+    assert status == 0
+    assert all(name in output for name in ("DeepVoro", "DeepVoro++", "MCL-Katz"))
+    sets[-1] = tmp_path / "base"
+    status, _, errors = p3dc("evaluate", "--base", sets[3], "--novel", sets[1], *tasks, "--method", "mcl-katz")
+    assert (status, errors) == (
+        2,
+        "p3dc: mcl-katz needs feature maps from before the pooling. Extract the features with --maps.\n",
+    )

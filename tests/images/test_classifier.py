@@ -433,7 +433,7 @@ def test_the_file_holds_numbers_and_json_and_nothing_that_runs(classifier, colou
     told = header.pop("__metadata__")
     assert set(told) == {"format", "version", "facts"}
     assert told["format"] == "p3dc-images"
-    assert json.loads(told["facts"])["backbone"] == identity(model.backbone)
+    assert json.loads(told["facts"])["backbone"] == identity(model.backbone) | {"views": 1}
     assert {entry["dtype"] for entry in header.values()} <= {"F32", "F64", "I64", "U8"}
     spans = sorted(entry["data_offsets"] for entry in header.values())
     assert [start for start, _ in spans] == [0, *(end for _, end in spans[:-1])]

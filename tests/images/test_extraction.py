@@ -304,7 +304,7 @@ def test_killed_at_any_moment_it_continues(tmp_path):
 
 def test_a_full_disk_leaves_no_half_part(tmp_path):
     photos = make_photos(tmp_path / "photos")
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))\n"
     process = start(photos, tmp_path / "out", before=limit)
     _, report = process.communicate()
     assert process.returncode == 1

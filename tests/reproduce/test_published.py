@@ -15,8 +15,8 @@ def test_numbers_are_those_of_the_paper():
     assert published.table_4("tieredImageNet", "mean") == (88.54, None)
 
 
-def test_every_published_row_is_a_row_or_said_to_be_missing():
-    ours = {"p3dc-0-0", "p3dc-1-0", "p3dc-0-1", "p3dc-third", "p3dc", "mcl-katz"}
+def test_every_published_row_is_a_row():
+    ours = {"p3dc-0-0", "p3dc-1-0", "p3dc-0-1", "p3dc-third", "p3dc"}
     assert set(published._TABLE_1) - ours <= set(METHODS)
 
 

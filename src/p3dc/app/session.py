@@ -14,8 +14,9 @@ from p3dc.app.project.state import State
 from p3dc.app.project.store import Picture
 from p3dc.classifier.leave_one_out import LeaveOneOut, Point, PointScorer
 from p3dc.images.backbones.backbone import Backbone
-from p3dc.images.classifier import ImageClassifier, Prediction
+from p3dc.images.classifier import ImageClassifier
 from p3dc.images.examples import Example
+from p3dc.images.predictions import Prediction
 from p3dc.method import l2_normalize
 from p3dc.priors.prototypes import Priors
 

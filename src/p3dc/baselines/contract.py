@@ -9,8 +9,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from p3dc._arrays import Array, Labels
+from p3dc._arrays import Array, Floats, Labels
 from p3dc.adaptive.space import members
+from p3dc.features import FeatureSet
 
 FLOATS = [np.float64, np.float32]
 
@@ -30,6 +31,10 @@ class TaskMethod(ClassifierMixin, BaseEstimator):
     """
 
     differs: ClassVar[str] = "nothing"
+
+    def rows_of(self, features: FeatureSet) -> Floats:
+        """Return the rows to learn from and to classify, (n, D): the features, unless a method needs more of photos."""
+        return features.features
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Learn each task from its support.

@@ -1,12 +1,17 @@
-"""DeepVoro: distances to class means averaged over several transforms of the same features, its "views"."""
+"""DeepVoro: distances to class means averaged over several transforms of the same features, its "views".
+
+Rows may hold the features of several views of a photo, one after the other. Each of them then has all transforms: view
+number n is transform n % 8 of photo view n // 8.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from p3dc._arrays import Array, Labels
+from p3dc._arrays import Array, Floats, Labels
 from p3dc._validation import check_power
 from p3dc.baselines.contract import TaskMethod, class_means
+from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize
 
@@ -15,13 +20,27 @@ SHIFTS = tuple(0.02 * j for j in range(1, 6))
 N_VIEWS = len(POWERS) + len(SHIFTS)
 
 
-def view(features: Array, number: int) -> Array:
+def view(features: Array, number: int, n_photo_views: int = 1) -> Array:
     """Transform features as view ``number`` does: normalise, then take a power or the logarithm after a shift."""
+    photo_view, number = divmod(number, N_VIEWS)
+    features = features.reshape(*features.shape[:-1], n_photo_views, -1)[..., photo_view, :]
     check_power(features, 0.5, "features")
     normalised = l2_normalize(features)
     if number < len(POWERS):
         return np.asarray(normalised ** POWERS[number])
     return np.asarray(np.log(normalised + np.asarray(SHIFTS[number - len(POWERS)], dtype=features.dtype)))
+
+
+def photo_rows(features: FeatureSet, n_photo_views: int) -> Floats:
+    """Return the features, or those of several views of each photo one after the other, (n, V · D)."""
+    if n_photo_views == 1:
+        return features.features
+    if features.views is None or features.views.shape[1] != n_photo_views:
+        there = 1 if features.views is None else features.views.shape[1]
+        raise InputError(
+            f"the photos have {there} views, not {n_photo_views}. Extract all of them with --views {n_photo_views}."
+        )
+    return features.views.reshape(len(features), -1)
 
 
 def distances(queries: Array, points: Array) -> Array:
@@ -33,59 +52,88 @@ def distances(queries: Array, points: Array) -> Array:
 class DeepVoro(TaskMethod):
     """Smallest mean distance to the class means over several views.
 
-    The published method also makes views from augmented images; here features are fixed, so that 8 of its 512 views
-    remain.
+    The published method has 512 views: 8 transforms of the features of 64 augmented images. Fixed features have 8, and
+    photos that were extracted with V views have 8 · V.
 
     Parameters
     ----------
     views : sequence of int, default=(0, …, 7)
         Which views to use: those that are best on validation tasks.
+    n_photo_views : int, default=1
+        Views of a photo in each row, :attr:`FeatureSet.views`.
     """
 
-    differs = "8 of its 512 views; the others need new images"
+    differs = "8 of its 512 views for each view of a photo that was extracted (`p3dc extract --views`)"
 
-    def __init__(self, views: Sequence[int] = tuple(range(N_VIEWS))) -> None:
+    def __init__(self, views: Sequence[int] = tuple(range(N_VIEWS)), *, n_photo_views: int = 1) -> None:
         self.views = views
+        self.n_photo_views = n_photo_views
+
+    def rows_of(self, features: FeatureSet) -> Floats:
+        """Return the features of all views of each photo."""
+        return photo_rows(features, self.n_photo_views)
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Average each class in each view."""
-        return tuple(class_means(view(support, number), labels) for number in self.views)
+        return tuple(class_means(self._view(support, number), labels) for number in self.views)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Average the distances over the views."""
-        each = [distances(view(queries, number), means) for number, means in zip(self.views, state, strict=True)]
+        each = [distances(self._view(queries, number), means) for number, means in zip(self.views, state, strict=True)]
         return np.asarray(-np.mean(each, axis=0))
+
+    def _view(self, features: Array, number: int) -> Array:
+        return view(features, number, self.n_photo_views)
 
 
 class DeepVoroPP(TaskMethod):
-    """DeepVoro++: one view, and the similarity of query and class in their distances to nearby base classes.
+    """DeepVoro++: one transform, and the similarity of query and class in their distances to nearby base classes.
 
     The surrogate of a point is its distances to the base prototypes that are among the nearest of any class of the
-    task, normalised. The published method averages over many views; this is one of them.
+    task, normalised. The scores are averaged over the views of a photo, if there are several.
 
     Parameters
     ----------
     base : FeatureSet
     number : int, default=0
-        The view.
+        The transform.
     n_nearest : int, default=5
         Base prototypes near each class.
     weight : float, default=1.0
         Weight of the surrogate against the distance.
+    n_photo_views : int, default=1
+        Views of a photo in each row, :attr:`FeatureSet.views`.
     """
 
-    differs = "one view"
+    differs = "one transform, of each view of a photo that was extracted (`p3dc extract --views`)"
 
-    def __init__(self, base: FeatureSet, *, number: int = 0, n_nearest: int = 5, weight: float = 1.0) -> None:
+    def __init__(
+        self, base: FeatureSet, *, number: int = 0, n_nearest: int = 5, weight: float = 1.0, n_photo_views: int = 1
+    ) -> None:
         self.base = base
         self.number = number
         self.n_nearest = n_nearest
         self.weight = weight
+        self.n_photo_views = n_photo_views
+
+    def rows_of(self, features: FeatureSet) -> Floats:
+        """Return the features of all views of each photo."""
+        return photo_rows(features, self.n_photo_views)
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
-        """Find class means, the base prototypes near the task, and the surrogates of the means."""
-        means = class_means(view(support, self.number), labels)
-        to_base = distances(means, self._prototypes().astype(support.dtype))
+        """Find class means, the base prototypes near the task, and the surrogates of the means, for each photo view."""
+        return tuple(
+            part for photo_view in range(self.n_photo_views) for part in self._learn(support, labels, photo_view)
+        )
+
+    def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
+        """Add distance and surrogate distance, each as a share of its sum over the classes."""
+        each = [self._score(state[3 * v : 3 * v + 3], queries, v) for v in range(self.n_photo_views)]
+        return np.asarray(np.mean(each, axis=0))
+
+    def _learn(self, support: Array, labels: Labels, photo_view: int) -> tuple[Array, ...]:
+        means = class_means(self._view(support, photo_view), labels)
+        to_base = distances(means, self._prototypes(photo_view).astype(support.dtype))
         n_nearest = min(self.n_nearest, to_base.shape[-1])
         order = np.argsort(to_base, axis=-1, kind="stable")[..., :n_nearest]
         near = np.zeros(to_base.shape, dtype=bool)
@@ -93,22 +141,26 @@ class DeepVoroPP(TaskMethod):
         union = np.asarray(near.any(axis=1, keepdims=True))
         return means, union, l2_normalize(np.where(union, to_base, 0))
 
-    def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
-        """Add distance and surrogate distance, each as a share of its sum over the classes."""
+    def _score(self, state: tuple[Array, ...], queries: Array, photo_view: int) -> Array:
         means, union, surrogates = state
-        seen = view(queries, self.number)
-        own = np.where(union, distances(seen, self._prototypes().astype(queries.dtype)), 0)
+        seen = self._view(queries, photo_view)
+        own = np.where(union, distances(seen, self._prototypes(photo_view).astype(queries.dtype)), 0)
         first = distances(seen, means)
         second = distances(l2_normalize(own), surrogates) ** 2
         return np.asarray(-(_share(first) + self.weight * _share(second)))
 
-    def _prototypes(self) -> Array:
+    def _view(self, features: Array, photo_view: int) -> Array:
+        return view(features, N_VIEWS * photo_view + self.number, self.n_photo_views)
+
+    def _prototypes(self, photo_view: int) -> Array:
         if not hasattr(self, "_means"):
-            rows, labels = self.base.features, self.base.labels
+            rows, labels = photo_rows(self.base, self.n_photo_views), self.base.labels
             rows = rows.astype(np.float32) if rows.dtype == np.float16 else rows
-            classes = range(len(self.base.class_names))
-            self._means = np.stack([view(rows[labels == c], self.number).mean(axis=0) for c in classes])
-        return np.asarray(self._means)
+            own = [rows[labels == c] for c in range(len(self.base.class_names))]
+            self._means = [
+                np.stack([self._view(each, v).mean(axis=0) for each in own]) for v in range(self.n_photo_views)
+            ]
+        return np.asarray(self._means[photo_view])
 
 
 def _share(values: Array) -> Array:

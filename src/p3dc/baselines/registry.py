@@ -3,8 +3,8 @@
 A new method is a file and a line here; :mod:`p3dc.baselines` exports every class that has a line.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ CHOSEN = ("base", "validation")
 REMEDIES = {
     "base": "features of single base samples. Give base features instead of priors",
     "validation": "validation classes to choose its parameters on. Add validation features",
+    "maps": "feature maps from before the pooling. Extract the features with --maps",
 }
 
 
@@ -48,6 +49,10 @@ class Sources:
         Folder for trained weights.
     data_set : str, optional
         The paper's name of the data set.
+    views : int
+        Views of each photo that have features.
+    maps : int, optional
+        Positions of the feature maps, if there are any.
     """
 
     priors: Priors
@@ -56,6 +61,13 @@ class Sources:
     validation: Callable[[TaskMethod], float] | None = None
     cache: Path | None = None
     data_set: str | None = None
+    views: int = 1
+    maps: int | None = None
+
+    def of_photos(self, features: FeatureSet) -> "Sources":
+        """Return the same with the numbers of views and of positions that a set has."""
+        views = 1 if features.views is None else features.views.shape[1]
+        return replace(self, views=views, maps=None if features.maps is None else features.maps.shape[1])
 
 
 @dataclass(frozen=True)
@@ -75,9 +87,11 @@ class Method:
     reference : str
         Authors and year, if it was published.
     needs : tuple of str
-        Any of "priors", "base", "torch" and "validation".
+        Any of "priors", "base", "torch", "validation" and "maps".
     choose : function from Sources to dict, optional
         Chooses the parameters that it leaves open.
+    also : tuple of str
+        What it reads beside the features, where photos were extracted with it: "views", "maps".
     row : str, optional
         Its name in Table 1, where that is not its name and year.
     slow : bool
@@ -91,6 +105,7 @@ class Method:
     reference: str = ""
     needs: tuple[str, ...] = ()
     choose: Callable[[Any], dict[str, Any]] = lambda _: {}
+    also: tuple[str, ...] = ()
     row: str = ""
     slow: bool = False
 
@@ -125,16 +140,18 @@ def _best(sources: Any, candidates: dict[Any, TaskMethod]) -> Any:
 
 
 def _choose_views(sources: Any) -> dict[str, Any]:
-    accuracy = {number: sources.validation(DeepVoro((number,))) for number in range(N_VIEWS)}
+    every, photos = range(N_VIEWS * sources.views), {"n_photo_views": sources.views}
+    accuracy = {number: sources.validation(DeepVoro((number,), **photos)) for number in every}
     ranked = sorted(accuracy, key=lambda number: -accuracy[number])
-    n_views = _best(sources, {n: DeepVoro(tuple(ranked[:n])) for n in range(1, N_VIEWS + 1)})
-    return {"views": tuple(sorted(ranked[:n_views]))}
+    counts = sorted({*range(1, N_VIEWS + 1), *range(N_VIEWS, len(every) + 1, N_VIEWS)})
+    n_views = _best(sources, {n: DeepVoro(tuple(ranked[:n]), **photos) for n in counts})
+    return {"views": tuple(sorted(ranked[:n_views])), **photos}
 
 
 def _choose_surrogate(sources: Any) -> dict[str, Any]:
     number = _best(sources, {number: DeepVoro((number,)) for number in range(N_VIEWS)})
     options = [
-        {"number": number, "n_nearest": n_nearest, "weight": weight}
+        {"number": number, "n_nearest": n_nearest, "weight": weight, "n_photo_views": sources.views}
         for n_nearest in (1, 3, 5, 10)
         for weight in (0.1, 0.3, 1.0, 3.0)
     ]
@@ -147,6 +164,10 @@ def _choose_shrinkage(sources: Any) -> dict[str, Any]:
     base = sources.selection_base or sources.base
     candidates = {value: GDA(base, shrinkage=value) for value in (0.5, 0.8, 0.9, 0.95, 0.99)}
     return {"shrinkage": _best(sources, candidates)}
+
+
+def _map_positions(sources: Any) -> dict[str, Any]:
+    return {"n_positions": sources.maps}
 
 
 def _published_scale(sources: Any) -> dict[str, Any]:
@@ -175,12 +196,42 @@ _TABLE = (
     Method("l2n", "nearest.L2N", "L2N", NEIGHBOUR, row="L2N + NN"),
     Method("cl2n", "nearest.CL2N", "CL2N", NEIGHBOUR, needs=("priors",), row="CL2N + NN"),
     Method("simpleshot", "nearest.SimpleShot", "SimpleShot", NEIGHBOUR, "Wang et al., 2019", ("priors",)),
-    Method("deepvoro", "deepvoro.DeepVoro", "DeepVoro", NEIGHBOUR, "Ma et al., 2022", ("validation",), _choose_views),
-    Method("deepvoro++", "deepvoro.DeepVoroPP", "DeepVoro++", NEIGHBOUR, "Ma et al., 2022", CHOSEN, _choose_surrogate),
+    Method(
+        "deepvoro",
+        "deepvoro.DeepVoro",
+        "DeepVoro",
+        NEIGHBOUR,
+        "Ma et al., 2022",
+        ("validation",),
+        _choose_views,
+        ("views",),
+    ),
+    Method(
+        "deepvoro++",
+        "deepvoro.DeepVoroPP",
+        "DeepVoro++",
+        NEIGHBOUR,
+        "Ma et al., 2022",
+        CHOSEN,
+        _choose_surrogate,
+        ("views",),
+    ),
     Method("restorenet", "restorenet.RestoreNet", "RestoreNet", CALIBRATION, "Xue and Wang, 2020", TRAINED),
     Method("dc", "dc.DC", "DC", CALIBRATION, "Yang et al., 2021", ("base",), slow=True),
     Method("dc-nearest", "dc.DCNearest", "DC + L2N + NN", CALIBRATION, needs=("priors",)),
     Method("tcpr", "tcpr.TCPR", "TCPR", CALIBRATION, "Xu et al., 2022", ("base",)),
+    Method(
+        "mcl-katz",
+        "mcl.MCLKatz",
+        "MCL-Katz",
+        CALIBRATION,
+        "Liu et al., 2022",
+        ("maps",),
+        _map_positions,
+        ("maps",),
+        row="MCL-Katz (2022), without PSM",
+        slow=True,
+    ),
     Method("logistic", "logistic.LogisticRegression", "Logistic regression", OTHERS),
     Method("gda", "gda.GDA", "GDA", OTHERS, needs=CHOSEN, choose=_choose_shrinkage),
     Method("soft-k-means", "soft_kmeans.SoftKMeans", "Soft k-means", TRANSDUCTIVE, "Ren et al., 2018"),
@@ -196,6 +247,11 @@ METHODS = {method.key: method for method in _TABLE}
 
 TABLE_1 = {key: method for key, method in METHODS.items() if method.family != TRANSDUCTIVE}
 """The methods of Table 1, which label one query at a time."""
+
+
+def also_read(keys: Iterable[str]) -> list[str]:
+    """List what methods read beside the features, for :meth:`p3dc.FeatureSet.load`."""
+    return sorted({name for key in keys if key in METHODS for name in METHODS[key].also})
 
 
 def methods_table() -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from p3dc._arrays import Progress
+from p3dc.cli.csv_output import csv_output
 from p3dc.cli.shared import (
     Address,
     BackboneOption,
@@ -23,7 +24,6 @@ from p3dc.cli.shared import (
     bar,
     changing_bar,
     check_outputs,
-    csv_output,
     engine_of,
     screen,
 )
@@ -47,6 +47,7 @@ MAX_DUPLICATES = 20
 """How many pairs of duplicates are printed."""
 
 ModelFile = Annotated[Path, typer.Argument(help="A model that fit wrote.")]
+ViewsOption = Annotated[int, typer.Option(help="Views of each photo to average, from 1 to 7; N take N times as long.")]
 ModelBackbone = Annotated[str | None, typer.Option(help="The .onnx file, if the model was made with one.")]
 
 
@@ -55,6 +56,8 @@ def extract(
     images: Annotated[Path, typer.Argument(help="A folder, a CSV of path and label, or shards; here or in a store.")],
     out: Annotated[Path, typer.Option(help="Folder or address for the features; an interrupted run is continued.")],
     backbone: BackboneOption = lite0.NAME,
+    views: ViewsOption = 1,
+    maps: Annotated[bool, typer.Option("--maps", help="Write feature maps from before the pooling, too.")] = False,
     batch: Annotated[int, typer.Option(help="Images in a batch of the network.")] = 32,
     part_rows: Annotated[int, typer.Option(help="Images in a part; an interrupted run repeats at most one.")] = 4096,
     engine: Engine = "local",
@@ -66,10 +69,11 @@ def extract(
     folder = location(out)
     skipped: Counter[str] = Counter()
     files: Iterable[ImageFile] = _reporting_skipped(list_images(images, skipped), skipped)
+    options = {"views": views, "maps": maps, "part_rows": part_rows, "batch": batch}
     with engine_of(engine, address) as on_ray, bar("images") as progress:
         if not on_ray and isinstance(location(images), Path):
             files = list(files)  # then the bar knows how many there are
-        done = _extract(files, backbone, folder, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=progress)
+        done = _extract(files, backbone, folder, on_ray=on_ray, **options, progress=progress)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
         write_json(json, {"folder": str(folder), "rows": done.n_rows, "files": done.n_files, "failures": failed})
@@ -87,6 +91,7 @@ def fit(
     priors: PriorsOption = "backbone",
     backbone: BackboneOption = lite0.NAME,
     reject: RejectOption = REJECT,
+    views: ViewsOption = 1,
     unlabelled: Annotated[
         list[Path] | None,
         typer.Option(help="Photos without labels, or a folder of them, to refine the classes with.", readable=False),
@@ -98,7 +103,7 @@ def fit(
     _check_model(out)
     others = _list_photos(unlabelled or ())
     with changing_bar() as begin:
-        classifier = _learn(support, backbone, priors, reject, begin("photos"))
+        classifier = _learn(support, backbone, priors, reject, views, begin("photos"))
         if others:
             together = classifier.label_together(others, progress=begin("photos without labels"))
             classifier = together.classifier
@@ -145,6 +150,9 @@ def predict(
     photos: Annotated[list[Path], typer.Argument(help="Photos, and folders of photos.", readable=False)],
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
     backbone: ModelBackbone = None,
+    views: Annotated[
+        int | None, typer.Option(help="Views of each photo; by default as many as of the examples.")
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Label photos; each label is printed as soon as it is known."""
@@ -155,7 +163,7 @@ def predict(
     failures: list[tuple[str, str]] = []
     with csv_output(csv_file) as write:
         write(COLUMNS)
-        for found in classifier.predict(files):
+        for found in classifier.predict(files, views=views):
             write(row(found))
             if found.failure:
                 failures.append((found.key, found.failure))
@@ -180,6 +188,7 @@ def label(
     priors: PriorsOption = "backbone",
     backbone: BackboneOption = lite0.NAME,
     reject: RejectOption = REJECT,
+    views: ViewsOption = 1,
     equal: Annotated[
         bool, typer.Option("--equal", help="All photos are of the classes, about equally many of each.")
     ] = False,
@@ -192,7 +201,7 @@ def label(
         _check_model(save)
     files = _list_photos(photos)
     with changing_bar() as begin:
-        classifier = _learn(support, backbone, priors, reject, begin("examples"))
+        classifier = _learn(support, backbone, priors, reject, views, begin("examples"))
         together = classifier.label_together(files, balance="equal" if equal else None, progress=begin("photos"))
     failures = [(found.key, found.failure) for found in together.predictions if found.failure]
     _report_failures([*classifier.failures, *failures])
@@ -258,12 +267,12 @@ def _check_model(out: Path) -> None:
         raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
 
 
-def _learn(support: Path, backbone: str, priors: str, reject: float, progress: Progress) -> ImageClassifier:
+def _learn(support: Path, backbone: str, priors: str, reject: float, views: int, progress: Progress) -> ImageClassifier:
     """Learn from labelled photos; report skipped files."""
     _list_labelled(support)
     network = load_backbone(backbone)
     return ImageClassifier.from_folder(
-        support, backbone=network, priors=_load_priors(priors), reject=reject or None, progress=progress
+        support, backbone=network, priors=_load_priors(priors), reject=reject or None, views=views, progress=progress
     )
 
 

@@ -1,5 +1,6 @@
 """Commands for features: demo, evaluate, search, reproduce, priors."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ from rich.console import Console
 
 from p3dc._arrays import Progress
 from p3dc.adaptive.settings import check_weights
-from p3dc.baselines.registry import TABLE_1
+from p3dc.baselines.registry import TABLE_1, also_read
 from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, check_outputs, engine_of, screen
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
@@ -138,8 +139,9 @@ def evaluate(
         point=point,
         settings={"n_nearest": nearest, "power": power, "scale": scale, "extrapolate": extrapolate},
     )
-    known, tested = _load_base(base), FeatureSet.load(novel)
-    others = {} if validation is None else {"validation": FeatureSet.load(validation)}
+    also = also_read(method)
+    known, tested = _load_base(base, [name for name in also if name != "maps"]), FeatureSet.load(novel, also=also)
+    others = {} if validation is None else {"validation": FeatureSet.load(validation, also=also)}
     check_disjoint(base=known, novel=tested, **others)
     shots = list(dict.fromkeys(shot))
     for features in (tested, *others.values()):
@@ -298,8 +300,8 @@ def priors_command(
         write_json(json, facts)
 
 
-def _load_base(path: Path) -> FeatureSet | Priors:
-    return Priors.load(path) if path.suffix == ".safetensors" else FeatureSet.load(path)
+def _load_base(path: Path, also: Sequence[str] = ()) -> FeatureSet | Priors:
+    return Priors.load(path) if path.suffix == ".safetensors" else FeatureSet.load(path, also=also)
 
 
 def _priors_of(base: FeatureSet | Priors) -> Priors:

@@ -1,13 +1,11 @@
 """What the commands share: the program, options, checks of outputs, tables, and progress bars."""
 
-import csv
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import IO, Annotated
+from typing import Annotated
 
 import typer
 from rich import progress as rich_progress
@@ -17,7 +15,7 @@ from rich.text import Text
 import p3dc
 from p3dc._arrays import Progress
 from p3dc.errors import InputError
-from p3dc.io.atomic import FIGURE_FORMATS, check_folder, replacing
+from p3dc.io.atomic import FIGURE_FORMATS, check_folder
 
 ENGINES = ("local", "ray")
 
@@ -131,31 +129,3 @@ class Rate(rich_progress.ProgressColumn):
     def render(self, task: rich_progress.Task) -> Text:
         """Return the rate, if it is known."""
         return Text("" if task.speed is None else f"{task.speed:,.0f}/s")
-
-
-@contextmanager
-def csv_output(path: Path | None, *, echo: bool = True) -> Iterator[Callable[[Sequence[str]], None]]:
-    """Yield a function that writes a row of a CSV: to the screen at once, and to a file that appears when complete.
-
-    Without ``echo``, rows that go to a file do not go to the screen.
-    """
-    if path is None:
-        yield partial(_write_row, sys.stdout)
-        return
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-
-        def write(cells: Sequence[str]) -> None:
-            _write_row(file, cells)
-            if not echo:
-                return
-            try:
-                _write_row(sys.stdout, cells)
-            except OSError:  # its reader has gone, or has no room; the file is still wanted
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-        yield write
-
-
-def _write_row(file: IO[str], cells: Sequence[str]) -> None:
-    csv.writer(file, lineterminator="\n").writerow(cells)
-    file.flush()

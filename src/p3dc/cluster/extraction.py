@@ -32,6 +32,8 @@ def extract(
     load: Callable[..., Backbone],
     out: Address,
     *,
+    views: int = 1,
+    maps: bool = False,
     part_rows: int = 4096,
     batch: int = 32,
     cpus: int = 1,
@@ -50,7 +52,7 @@ def extract(
         Loads the backbone, given ``threads``; :func:`p3dc.images.backbones.loading.load_backbone`, for example.
     out : path
         The folder: an address in a store, or a path that every machine sees.
-    part_rows, batch : int
+    views, maps, part_rows, batch
         As in :func:`p3dc.images.extraction.extract`.
     cpus : int, default=1
         Cores of each actor.
@@ -62,7 +64,7 @@ def extract(
     Extraction
     """
     ray = load_ray()
-    maker = maker_of(load(threads=cpus), part_rows)
+    maker = maker_of(load(threads=cpus), part_rows, views=views, maps=maps)
     sizes: list[int] = []
     parts: list[Any] = []
     with writing_to(location(out).absolute()) as folder:
@@ -169,7 +171,7 @@ class _PartWriter(_PartChecker):
     def _load_backbone(self) -> Backbone:
         backbone = self.load(threads=self.cpus)
         here = maker_of(backbone, self.maker["part_rows"])
-        if here != self.maker:
+        if self.maker | here != self.maker:
             raise InputError(f"{socket.gethostname()} has another {backbone.name}. Install the same on every machine.")
         return backbone
 

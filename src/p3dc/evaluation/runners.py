@@ -46,11 +46,9 @@ def make_runner(classifier: Any, features: FeatureSet, device: Device | None = N
     if type(classifier) is P3DCClassifier and not learns_pile:
         scorer = task_scorer(features.features, classifier.priors, classifier.settings, device=device)
         return partial(_run_p3dc, classifier, scorer)
-    rows = features.features
-    if rows.dtype == np.float16:
-        rows = rows.astype(np.float32)
     if isinstance(classifier, TaskMethod):
-        return partial(_run_task_method, classifier, rows)
+        return partial(_run_task_method, classifier, classifier.rows_of(features))
+    rows = _at_least_float32(features.features)
     copy = clone(classifier, safe=False)
     if learns_pile and isinstance(copy, P3DCClassifier):
         copy.set_params(reject=None)
@@ -89,14 +87,19 @@ def _run_task_method(classifier: TaskMethod, rows: Floats, batch: Batch) -> Batc
     support, (queries, own) = batch.tasks.support, batch.queries()
     n_tasks, n_way, n_shot = support.shape
     labels = np.repeat(np.arange(n_way), n_shot)
-    size = max(1, CHUNK_BYTES // (rows.itemsize * rows.shape[1] * (len(labels) + queries.shape[1])))
+    size = max(1, CHUNK_BYTES // (max(4, rows.itemsize) * rows.shape[1] * (len(labels) + queries.shape[1])))
     parts = []
     for start in range(0, n_tasks, size):
         chunk = slice(start, start + size)
-        state = classifier.learn_tasks(rows[support[chunk].reshape(-1, len(labels))], labels)
-        parts.append(classifier.score_tasks(state, rows[queries[chunk]]))
+        known = _at_least_float32(rows[support[chunk].reshape(-1, len(labels))])
+        state = classifier.learn_tasks(known, labels)
+        parts.append(classifier.score_tasks(state, _at_least_float32(rows[queries[chunk]])))
     scores = np.concatenate(parts)
     return _measure(own, scores.argmax(axis=-1), largest=scores.max(axis=-1))
+
+
+def _at_least_float32(rows: Floats) -> Floats:
+    return rows.astype(np.float32) if rows.dtype == np.float16 else rows
 
 
 def _run_with_pile(classifier: Any, rows: Floats, batch: Batch) -> BatchResult:

@@ -27,7 +27,11 @@ def hold_out(base: FeatureSet) -> tuple[FeatureSet, FeatureSet]:
         )
     held_out = np.isin(base.labels, classes[evenly_spaced(n_classes, max(FEWEST_HELD_OUT, n_classes // 4))])
     return tuple(  # type: ignore[return-value]
-        FeatureSet(base.features[rows], [base.class_names[label] for label in base.labels[rows]])
+        FeatureSet(
+            base.features[rows],
+            [base.class_names[label] for label in base.labels[rows]],
+            **base.per_row(rows),
+        )
         for rows in (~held_out, held_out)
     )
 

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from p3dc._arrays import Array, Labels, Progress
+from p3dc._arrays import Array, Floats, Labels, Progress
 from p3dc._validation import as_rows, check_same_width, check_share
 from p3dc.adaptive.settings import Settings
 from p3dc.classifier import fitted
@@ -28,44 +28,18 @@ from p3dc.images.backbones.loading import load_backbone
 from p3dc.images.decoding import ImageError, Photo, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.examples import Example, labelled, read_examples
+from p3dc.images.predictions import Prediction
 from p3dc.images.review import Review, review_examples
 from p3dc.images.sources import readable
+from p3dc.images.views import views_of
 from p3dc.priors.prototypes import Priors, geometry_warning
 from p3dc.unlabelled.refinement import Balance
+
+Embedding = Generator[tuple[Photo, Floats | ImageError], None, None]
 
 UNKNOWN: str = fitted.UNKNOWN["U"]
 REJECT = 0.2
 """Share of photos of other classes to label as unknown, by default."""
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The label of a photo.
-
-    Attributes
-    ----------
-    key : str
-        The photo's name.
-    label : str
-        Its class, or "unknown"; empty where the photo could not be read.
-    probability : float
-        That of the likeliest class.
-    runner_up : str
-        The class that is next; where the label is "unknown", the likeliest class.
-    runner_up_probability : float
-    rejected : bool
-        Whether the photo belongs to none of the classes.
-    failure : str
-        Why there is no label, or nothing.
-    """
-
-    key: str
-    label: str
-    probability: float = float("nan")
-    runner_up: str = ""
-    runner_up_probability: float = float("nan")
-    rejected: bool = False
-    failure: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +77,8 @@ class ImageClassifier:
         Share of photos of other classes to label "unknown", from 0 to 1; None for none.
     point : (alpha, beta), optional
         The weights of both levels; chosen for the task unless given.
+    views : int, default=1
+        How many of :data:`p3dc.images.views.VIEWS` the features of a photo are averaged over.
     failures : sequence of (key, sentence)
         Labelled photos that could not be read.
 
@@ -136,9 +112,10 @@ class ImageClassifier:
         *,
         reject: float | None = REJECT,
         point: tuple[float, float] | None = None,
+        views: int = 1,
         failures: Iterable[tuple[str, str]] = (),
     ) -> None:
-        self.backbone, self.point = backbone, point
+        self.backbone, self.point, self.views = backbone, point, len(views_of(views))
         self.examples, self.failures = tuple(examples), tuple(failures)
         self.unlabelled_keys: tuple[str, ...] = ()
         alpha, beta = (None, None) if point is None else point
@@ -166,6 +143,7 @@ class ImageClassifier:
         backbone: Backbone | str | os.PathLike[str] | None = None,
         priors: Priors | Literal["backbone"] | None = "backbone",
         reject: float | None = REJECT,
+        views: int = 1,
         progress: Progress | None = None,
     ) -> "ImageClassifier":
         """Learn from a folder with a folder of photos for each class, or from a CSV of path and label.
@@ -179,6 +157,8 @@ class ImageClassifier:
             Base classes of your own, the classes that the backbone itself was trained on, or none.
         reject : float, optional
             As above.
+        views : int, default=1
+            As above.
         progress : callable, optional
 
         Returns
@@ -188,29 +168,29 @@ class ImageClassifier:
         if isinstance(priors, str) and priors != "backbone":
             raise InputError(f"priors is {priors!r}. Give Priors, 'backbone' or None.")
         check_share("reject", reject)
+        seen = views_of(views)
         files = labelled(folder)
         if len({file.label for file in files}) < 2:
             raise InputError(f"{folder} has photos of one class, {files[0].label!r}. Add a class.")
         used = backbone if isinstance(backbone, Backbone) else load_backbone(backbone or lite0.NAME)
         known = backbone_priors(used) if isinstance(priors, str) else priors
-        examples, failures = read_examples(files, used, progress)
+        examples, failures = read_examples(files, used, progress, views=seen)
         if not examples:
             raise InputError(f"none of the {len(failures)} photos in {folder} can be read. {failures[0][1]}")
-        return cls(used, examples, known, reject=reject, failures=failures)
+        return cls(used, examples, known, reject=reject, views=views, failures=failures)
 
     def add(self, folder: str | os.PathLike[str], progress: Progress | None = None) -> "ImageClassifier":
         """Return a classifier with more photos, of known or of new classes; photos it has already are left out."""
         files = labelled(folder)
-        examples, failures = read_examples(files, self.backbone, progress)
+        examples, failures = read_examples(files, self.backbone, progress, views=views_of(self.views))
         there = {(example.label, example.features.tobytes()) for example in self.examples}
         fresh = [example for example in examples if (example.label, example.features.tobytes()) not in there]
         return self.with_examples([*self.examples, *fresh], failures)
 
     def with_examples(self, examples: Iterable[Example], failures: Iterable[tuple[str, str]] = ()) -> "ImageClassifier":
         """Return a classifier that differs in its examples."""
-        found = ImageClassifier(
-            self.backbone, examples, self.priors, reject=self.reject, point=self.point, failures=failures
-        )
+        same = {"reject": self.reject, "point": self.point, "views": self.views}
+        found = ImageClassifier(self.backbone, examples, self.priors, **same, failures=failures)  # type: ignore[arg-type]
         unlabelled, balance = self.fitted.unlabelled, self.fitted.pile_balance
         return found if unlabelled is None else found.with_unlabelled(unlabelled, self.unlabelled_keys, balance)
 
@@ -282,7 +262,7 @@ class ImageClassifier:
         """A review of the examples: shots, duplicates, photos that are likely mislabelled."""
         return review_examples(self.examples, self.classes, self.calibrated)
 
-    def predict(self, photos: Iterable[Photo], batch: int = 32) -> Iterator[Prediction]:
+    def predict(self, photos: Iterable[Photo], batch: int = 32, *, views: int | None = None) -> Iterator[Prediction]:
         """Label photos one after the other, as they are read.
 
         Parameters
@@ -290,6 +270,8 @@ class ImageClassifier:
         photos : iterable of paths
         batch : int
             How many the backbone gets at once, at most.
+        views : int, optional
+            Views of each photo; by default as many as of the examples.
 
         Yields
         ------
@@ -297,8 +279,7 @@ class ImageClassifier:
             In the order of the photos. One that cannot be read has a failure and no label.
         """
         given = [photos] if isinstance(photos, str | os.PathLike) else photos
-        results = embed_images(given, self._read, self.backbone, batch=batch)
-        with closing(results):
+        with closing(self._embed(given, views, batch)) as results:
             for photo, result in results:
                 key = readable(photo)
                 if isinstance(result, ImageError):
@@ -311,6 +292,7 @@ class ImageClassifier:
         photos: Iterable[Photo],
         *,
         balance: Balance | None = None,
+        views: int | None = None,
         progress: Progress | None = None,
     ) -> LabelledTogether:
         """Label photos after all of them are read, so that they refine the classes and each other's labels.
@@ -320,11 +302,13 @@ class ImageClassifier:
         photos : iterable of paths
         balance : {"equal"}, optional
             A promise that the photos are of the classes alone, equally many of each.
+        views : int, optional
+            As in :meth:`predict`.
         progress : callable, optional
         """
         files = [photos] if isinstance(photos, str | os.PathLike) else list(photos)
         read = []
-        with closing(embed_images(files, self._read, self.backbone)) as results:
+        with closing(self._embed(files, views)) as results:
             for photo, result in results:
                 read.append((readable(photo), result))
                 if progress is not None:
@@ -377,12 +361,17 @@ class ImageClassifier:
             found.append(Prediction("", label, likely, self.classes[next_one], next_likely, rejected))
         return found
 
+    def _embed(self, photos: Iterable[Photo], views: int | None, batch: int = 32) -> Embedding:
+        """Read and embed photos, in their order."""
+        seen = views_of(self.views if views is None else views)
+        return embed_images(photos, self._read, self.backbone, views=seen, batch=batch)
+
     def _read(self, photo: Photo) -> Image.Image:
         return read_image(photo, short_side=self.backbone.preprocessing.short_side)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file: the fitted classifier, thumbnails and the identity of the backbone."""
-        model_file.write_model(path, self.fitted, self.examples, self.unlabelled_keys, self.backbone)
+        model_file.write_model(path, self.fitted, self.examples, self.unlabelled_keys, self.backbone, self.views)
 
     @classmethod
     def load(
@@ -394,6 +383,9 @@ class ImageClassifier:
             backbone = model_file.backbone_of(path, facts, backbone)
         with model_file.naming(path):
             model, examples, keys = model_file.unpack_model(arrays, facts, backbone)
-            found = cls(backbone, examples, model.priors, reject=model.reject, point=model.settings.weights)
+            views = facts["backbone"].get("views", 1)
+            found = cls(
+                backbone, examples, model.priors, reject=model.reject, point=model.settings.weights, views=views
+            )
             found.fitted, found.unlabelled_keys = model, keys
             return found

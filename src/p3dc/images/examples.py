@@ -16,6 +16,7 @@ from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.shards import Place
 from p3dc.images.sources import ImageFile, list_images, readable
+from p3dc.images.views import CENTRE, View
 
 THUMBNAIL = 160
 """Longest side of a thumbnail, in pixels."""
@@ -51,7 +52,11 @@ def labelled(folder: str | os.PathLike[str], skipped: Counter[str] | None = None
 
 
 def read_examples(
-    files: Sequence[ImageFile], backbone: Backbone, progress: Progress | None = None
+    files: Sequence[ImageFile],
+    backbone: Backbone,
+    progress: Progress | None = None,
+    *,
+    views: Sequence[View] = (CENTRE,),
 ) -> tuple[list[Example], list[tuple[str, str]]]:
     """Read and embed photos; return examples, and the key of each photo that cannot be used with the reason."""
     thumbnails: dict[Place, bytes] = {}
@@ -63,7 +68,7 @@ def read_examples(
 
     examples: list[Example] = []
     failures: list[tuple[str, str]] = []
-    with closing(embed_images(files, read, backbone)) as results:
+    with closing(embed_images(files, read, backbone, views=views)) as results:
         for file, result in results:
             if isinstance(result, ImageError):
                 failures.append((file.key, str(result)))

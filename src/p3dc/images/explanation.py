@@ -10,9 +10,11 @@ import numpy as np
 
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
-from p3dc.images.classifier import ImageClassifier, Prediction
+from p3dc.images.classifier import ImageClassifier
 from p3dc.images.examples import Example, read_examples
+from p3dc.images.predictions import Prediction
 from p3dc.images.sources import ImageFile, readable
+from p3dc.images.views import views_of
 from p3dc.method import l2_normalize
 
 N_NEIGHBOURS = 5
@@ -87,7 +89,8 @@ class Explanation:
 def explain(classifier: ImageClassifier, photo: str | os.PathLike[str]) -> Explanation:
     """Explain the label of a photo in a file."""
     key = readable(photo)
-    read, failures = read_examples([ImageFile(Path(photo), key, label=None)], classifier.backbone)
+    files, views = [ImageFile(Path(photo), key, label=None)], views_of(classifier.views)
+    read, failures = read_examples(files, classifier.backbone, views=views)
     if failures:
         raise InputError(f"{key}: {failures[0][1]}")
     return explain_features(classifier, read[0].features, key, read[0].thumbnail)

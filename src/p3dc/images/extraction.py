@@ -54,6 +54,8 @@ def extract(
     backbone: Backbone,
     out: Address,
     *,
+    views: int = 1,
+    maps: bool = False,
     part_rows: int = 4096,
     batch: int = 32,
     workers: int | None = None,
@@ -72,8 +74,13 @@ def extract(
     out : path
         The folder, or its ``s3://`` or ``gs://`` address. It may be missing, empty, or left by a run over the same
         files with the same backbone.
+    views : int, default=1
+        Features are averaged over the first of :data:`p3dc.images.views.VIEWS`. If there are more than one, the column
+        ``views`` holds the features of each.
+    maps : bool, default=False
+        Whether to write feature maps too, in the column ``maps``.
     part_rows : int
-        Number of files in a part. Features of only one part are held in memory.
+        Number of files in a part. At most one part is held in memory, and at most 64 MB of it.
     batch, workers : int
         As in :func:`p3dc.images.embedding.embed_images`.
     progress : callable, optional
@@ -103,7 +110,7 @@ def extract(
     >>> done.n_files, done.failures
     (2, ())
     """
-    maker = maker_of(backbone, part_rows)
+    maker = maker_of(backbone, part_rows, views=views, maps=maps)
     failures: list[Failure] = []
     n_parts = n_files = n_kept = 0
     n_all = len(files) if isinstance(files, Sized) else 0

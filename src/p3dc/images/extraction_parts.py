@@ -20,10 +20,11 @@ from p3dc._validation import check_count
 from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Backbone, n_cores
 from p3dc.images.decoding import ImageError, read_image
-from p3dc.images.embedding import embed_images
+from p3dc.images.embedding import Embedded, embed_views
 from p3dc.images.shards import is_stored
 from p3dc.images.sources import ImageFile, readable
-from p3dc.io.parquet import open_parquet, write_parquet
+from p3dc.images.views import views_of
+from p3dc.io.parquet import WideBatch, open_parquet, write_parquet
 from p3dc.io.store import Location, StoreError, writing
 
 FACTS_KEY = b"p3dc.extraction"
@@ -36,17 +37,25 @@ Failure = tuple[str, str]
 """The key of an image and why it has no features."""
 
 Maker = dict[str, Any]
-"""What makes features: backbone, preprocessing, rows of a part."""
+"""What makes features: backbone, preprocessing, rows of a part, views, maps."""
+
+LARGEST = float(np.finfo(np.float16).max)
+"""Largest number of a feature map, which is kept in 16 bits."""
+
+GROUP_BYTES = 2**26
+"""Features, views and maps that are held in memory before they are written as a row group, at most."""
 
 
-def maker_of(backbone: Backbone, part_rows: int) -> Maker:
+def maker_of(backbone: Backbone, part_rows: int, *, views: int = 1, maps: bool = False) -> Maker:
     """Describe what must be equal in all parts of a folder."""
-    return {
+    maker = {
         "version": VERSION,
         "backbone": {"name": backbone.name, "digest": backbone.digest, "n_features": backbone.n_features},
         "preprocessing": json.loads(backbone.preprocessing.to_json()),
         "part_rows": part_rows,
     }
+    names = [view.name for view in views_of(views)]
+    return maker | ({"views": names} if views > 1 else {}) | ({"maps": True} if maps else {})
 
 
 def in_parts(files: Iterable[ImageFile], part_rows: int) -> Iterator[tuple[int, list[ImageFile]]]:
@@ -73,7 +82,7 @@ def kept_failures(path: Location, files: list[ImageFile], maker: Maker) -> list[
         return None
     try:
         with open_parquet(path) as part:
-            facts = json.loads(part.schema_arrow.metadata[FACTS_KEY])
+            facts = json.loads(part.metadata.metadata[FACTS_KEY])
             made_by, failures = dict(facts["maker"]), [(str(key), str(why)) for key, why in facts["failures"]]
             unchanged = facts["contents"] == _contents_digest(files)
             n_rows, same = part.metadata.num_rows, facts["files"] == _listing_digest(files)
@@ -103,10 +112,14 @@ def make_part(
     progress: Progress | None = None,
 ) -> list[Failure]:
     """Extract the files of one part, write it and return its failures."""
-    contents = _contents_digest(files)
-    features = np.empty((len(files), backbone.n_features), np.float32)
-    kept: list[ImageFile] = []
+    views, with_maps = views_of(len(maker.get("views", ["centre"]))), "maps" in maker
     failures: list[Failure] = []
+    facts = {
+        "maker": maker,
+        "files": _listing_digest(files),
+        "contents": _contents_digest(files),
+        "failures": failures,
+    }
 
     def read(file: ImageFile) -> Image.Image:
         if readable(file.path) != str(file.path):
@@ -115,21 +128,46 @@ def make_part(
 
     if is_stored(files[0].path):
         workers = STORE_READERS * (n_cores() if workers is None else workers)
-    with closing(embed_images(files, read, backbone, batch=batch, workers=workers)) as results:
-        for file, result in results:
-            if isinstance(result, ImageError):
-                failures.append((file.key, str(result)))
-            else:
-                features[len(kept)] = result
-                kept.append(file)
-            if progress is not None:
-                progress(len(kept) + len(failures), len(files))
-    facts = {"maker": maker, "files": _listing_digest(files), "contents": contents, "failures": failures}
-    labels = np.array([file.label or "" for file in kept], dtype=object)
-    keys = np.array([file.key for file in kept], dtype=object)
+
+    def batches() -> Iterator[WideBatch]:
+        kept: list[tuple[ImageFile, Embedded]] = []
+        n_bytes = n_done = 0
+        options: dict[str, Any] = {"views": views, "maps": with_maps, "batch": batch, "workers": workers}
+        with closing(embed_views(files, read, backbone, **options)) as results:
+            for file, result in results:
+                if isinstance(result, ImageError):
+                    failures.append((file.key, str(result)))
+                elif result.maps is not None and np.abs(result.maps).max() > LARGEST:
+                    failures.append((file.key, "Its feature maps are too large for 16 bits. Leave it out."))
+                else:
+                    kept.append((file, result))
+                    n_bytes += sum(array.nbytes for array in result if array is not None)
+                n_done += 1
+                if progress is not None:
+                    progress(n_done, len(files))
+                if n_bytes > GROUP_BYTES:
+                    yield _as_batch(kept, backbone.n_features)
+                    kept, n_bytes = [], 0
+        if kept or len(failures) == len(files):
+            yield _as_batch(kept, backbone.n_features)
+
     with writing(path) as part:
-        write_parquet(part, [(features[: len(kept)], labels, keys)], extraction=facts)
+        write_parquet(part, batches(), last={"extraction": facts})
     return failures
+
+
+def _as_batch(kept: list[tuple[ImageFile, Embedded]], n_features: int) -> WideBatch:
+    """Put rows together: features, labels, keys and, where there are any, views and maps."""
+    found = [each for _, each in kept]
+    features = np.array([each.features for each in found], np.float32).reshape(-1, n_features)
+    labels = np.array([file.label or "" for file, _ in kept], dtype=object)
+    keys = np.array([file.key for file, _ in kept], dtype=object)
+    others: dict[str, Any] = {}
+    if found and len(found[0].views) > 1:
+        others["views"] = np.stack([each.views for each in found])
+    if found and found[0].maps is not None:
+        others["maps"] = np.array([each.maps for each in found], np.float16)
+    return features, labels, keys, others
 
 
 def _contents_digest(files: list[ImageFile]) -> str:
@@ -150,11 +188,11 @@ def _listing_digest(files: list[ImageFile]) -> str:
 
 
 def _check_maker(folder: Location, found: Maker, maker: Maker) -> None:
-    for what in maker:
-        if found.get(what) != maker[what]:
+    for what in {**maker, **found}:
+        if found.get(what) != maker.get(what):
             raise InputError(
                 f"{folder} holds features of another {what.replace('_', ' ')}: {_brief(found.get(what))}, not "
-                f"{_brief(maker[what])}. Use the same, or give a new folder."
+                f"{_brief(maker.get(what))}. Use the same, or give a new folder."
             )
 
 

@@ -27,6 +27,7 @@ def write_model(
     examples: Sequence[Example],
     unlabelled_keys: Sequence[str],
     backbone: Backbone,
+    views: int = 1,
 ) -> None:
     """Write the file."""
     arrays, facts = file.pack_classifier(fitted)
@@ -34,7 +35,7 @@ def write_model(
     arrays["thumbnails"] = np.concatenate(thumbnails)
     arrays["thumbnail_sizes"] = np.array([len(thumbnail) for thumbnail in thumbnails])
     keys = {"keys": [example.key for example in examples], "unlabelled_keys": list(unlabelled_keys)}
-    write_arrays(path, "images", VERSION, arrays, facts | keys | {"backbone": identity(backbone)})
+    write_arrays(path, "images", VERSION, arrays, facts | keys | {"backbone": identity(backbone) | {"views": views}})
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[file.Arrays, dict[str, Any]]:

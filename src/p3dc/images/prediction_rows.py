@@ -1,6 +1,6 @@
 """Predictions as rows of a CSV."""
 
-from p3dc.images.classifier import Prediction
+from p3dc.images.predictions import Prediction
 
 COLUMNS = ("path", "label", "probability", "runner_up", "runner_up_probability", "failure")
 

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,8 +17,8 @@ REQUIRED = ("features", "labels")
 OPTIONAL = ("class_names", "ids")
 
 
-def read_npz(path: Location) -> dict[str, npt.NDArray[Any]]:
-    """Read features, labels and, if present, class names and ids; pickled objects are refused."""
+def read_npz(path: Location, also: Iterable[str] = ()) -> dict[str, npt.NDArray[Any]]:
+    """Read features, labels and, if present, class names, ids and other arrays; pickled objects are refused."""
     file: Any = path if isinstance(path, Path) else io.BytesIO(path.read_bytes())
     try:
         if not zipfile.is_zipfile(file):
@@ -29,7 +30,7 @@ def read_npz(path: Location) -> dict[str, npt.NDArray[Any]]:
             if missing:
                 found = ", ".join(arrays.files) or "nothing"
                 raise InputError(f"{path} lacks {', '.join(sorted(missing))}; it holds {found}.")
-            return {name: arrays[name] for name in (*REQUIRED, *OPTIONAL) if name in arrays.files}
+            return {name: arrays[name] for name in (*REQUIRED, *OPTIONAL, *also) if name in arrays.files}
     except InputError:
         raise
     except Exception as error:  # a damaged file can raise anything

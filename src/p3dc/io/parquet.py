@@ -1,7 +1,8 @@
 """Features in Parquet: one file, or a folder of parts."""
 
 import json
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -19,6 +20,9 @@ CLASS_NAMES_KEY = b"p3dc.class_names"
 
 Batch = tuple[Floats, npt.NDArray[Any], npt.NDArray[Any] | None]
 """Some rows: features, labels as the file has them, ids."""
+
+WideBatch = tuple[Floats, npt.NDArray[Any], npt.NDArray[Any] | None, dict[str, Floats]]
+"""Some rows with further columns of vectors or matrices, by name."""
 
 
 def parts_of(path: Location) -> list[Location]:
@@ -62,7 +66,7 @@ def read_parquet(path: Location, columns: tuple[str, str, str]) -> dict[str, Any
             n_rows += file.metadata.num_rows
             if file.metadata.num_rows:
                 dtypes.append(_number_type(part, file.schema_arrow, columns))
-            for name in _class_names(part, file.schema_arrow):
+            for name in _class_names(part, file.metadata.metadata):
                 order.setdefault(name, len(order))
     if not n_rows:
         raise InputError(f"{path} has no rows. Add at least one.")
@@ -87,6 +91,25 @@ def read_parquet(path: Location, columns: tuple[str, str, str]) -> dict[str, Any
     return {"features": features, "labels": codes, "class_names": names, "ids": np.concatenate(ids) if ids else None}
 
 
+def read_vectors(path: Location, name: str) -> Floats | None:
+    """Read a column of vectors of a file or of a folder of parts; None if a part does not have it."""
+    blocks: list[Floats] = []
+    for part in parts_of(path):
+        with open_parquet(part) as file:
+            if not file.metadata.num_rows:
+                continue
+            if name not in file.schema_arrow.names:
+                return None
+            try:
+                for batch in file.iter_batches(batch_size=256, columns=[name]):
+                    blocks.append(_vectors(part, sum(map(len, blocks)), batch.column(name)))
+            except InputError:
+                raise
+            except Exception as error:  # a damaged file can raise anything
+                raise damaged(part, error) from None
+    return np.concatenate(blocks) if blocks else None
+
+
 def _empty(path: Location, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     try:
         return np.empty(shape, dtype)
@@ -97,9 +120,9 @@ def _empty(path: Location, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.
         ) from None
 
 
-def _class_names(part: Location, schema: Any) -> list[str]:
+def _class_names(part: Location, metadata: dict[bytes, bytes] | None) -> list[str]:
     try:
-        names = json.loads((schema.metadata or {}).get(CLASS_NAMES_KEY, "[]"))
+        names = json.loads((metadata or {}).get(CLASS_NAMES_KEY, b"[]"))
     except (ValueError, RecursionError):
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -212,25 +235,39 @@ def _values(part: Location, start: int, column: Any, name: str) -> npt.NDArray[A
     return values.astype(np.str_) if values.dtype.kind == "O" else values
 
 
-def write_parquet(file: IO[bytes], batches: Iterable[Batch], **metadata: object) -> None:
-    """Write one row group for each batch, and each of the metadata as JSON under the key ``p3dc.name``."""
+def write_parquet(
+    file: IO[bytes], batches: Iterable[Batch | WideBatch], last: Mapping[str, object] | None = None, **metadata: object
+) -> None:
+    """Write one row group for each batch, and each of the metadata as JSON under the key ``p3dc.name``.
+
+    Those of ``last`` are written after the batches, so that they may change while batches are made.
+    """
     import pyarrow.parquet as pq
 
-    records = (_record_batch(batch, metadata) for batch in batches)
+    records = (_record_batch(*batch) for batch in batches)
     first = next(records)
-    with pq.ParquetWriter(file, first.schema, use_dictionary=["label"]) as writer:
+    with pq.ParquetWriter(file, first.schema.with_metadata(_as_json(metadata)), use_dictionary=["label"]) as writer:
         for record in chain([first], records):
             writer.write_batch(record)
+        writer.add_key_value_metadata(_as_json(last or {}))
 
 
-def _record_batch(batch: Batch, metadata: dict[str, object]) -> Any:
+def _as_json(metadata: Mapping[str, object]) -> dict[str, str]:
+    return {f"p3dc.{key}": json.dumps(value) for key, value in metadata.items()}
+
+
+def _record_batch(
+    features: Floats, labels: npt.NDArray[Any], ids: npt.NDArray[Any] | None, others: dict[str, Floats] | None = None
+) -> Any:
     import pyarrow as pa
 
-    features, labels, ids = batch
-    columns = {
-        "embedding": pa.FixedSizeListArray.from_arrays(pa.array(features.ravel()), features.shape[1]),
-        "label": pa.array(labels, pa.string()),
-    }
+    columns = {"embedding": _lists(features), "label": pa.array(labels, pa.string())}
     if ids is not None:
         columns["id"] = pa.array(ids, pa.string())
-    return pa.record_batch(columns, metadata={f"p3dc.{key}": json.dumps(value) for key, value in metadata.items()})
+    return pa.record_batch(columns | {name: _lists(values) for name, values in (others or {}).items()})
+
+
+def _lists(values: Floats) -> Any:
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), math.prod(values.shape[1:]))

@@ -9,7 +9,7 @@ import numpy as np
 
 from p3dc.errors import InputError
 from p3dc.evaluation.splits import check_disjoint, hold_out
-from p3dc.features import FeatureSet
+from p3dc.features import PER_ROW, FeatureSet
 from p3dc.priors.prototypes import Priors
 from p3dc.reproduce.published import CLASSES, SPLITS, class_digest
 
@@ -50,6 +50,7 @@ class DataSet:
         for part in (self.base, self.validation, self.novel):
             digest.update(np.ascontiguousarray(part.features).data)
             digest.update(part.labels.data)
+            digest.update(str({name: array.shape for name, array in part.per_row(slice(None)).items()}).encode())
         return digest.hexdigest()[:16]
 
 
@@ -67,7 +68,8 @@ def load_data_set(folder: Path, known_as: str | None = None) -> DataSet:
             raise InputError(
                 f"{folder} has no {role} features. Name the file one of {names}, as .npz, .parquet or .plk."
             )
-    sets = {role: FeatureSet.load(path) for role, path in found.items() if path is not None}
+    also = {"base": ("views",), "validation": PER_ROW, "novel": PER_ROW}
+    sets = {role: FeatureSet.load(path, also=also[role]) for role, path in found.items() if path is not None}
     check_disjoint(**sets)
     base, held_out = sets["base"], "validation" not in sets
     selection_base, validation = hold_out(base) if held_out else (base, sets["validation"])

@@ -22,10 +22,10 @@ from p3dc.reproduce.tables import claims_table, parameters_table, summary, table
 
 CANNOT = (
     "The features of the paper's network, a WideResNet trained as S2M2, and those of tieredImageNet are not public "
-    "in a "
-    "form that ships with this project; with them, name the data set with --as and compare levels too. MCL-Katz + PSM "
-    "needs feature maps from before pooling, and its PSM was never released, so Table 1 has the paper's number only. "
-    "DeepVoro and DeepVoro++ average over views of the images; one set of features is one view."
+    "in a form that ships with this project; with them, name the data set with --as and compare levels too. MCL-Katz "
+    "needs feature maps from before pooling, which photos have after `p3dc extract --maps`, and its PSM was never "
+    "released. "
+    "DeepVoro and DeepVoro++ average over views of the images; features without `--views` are one view."
 )
 
 

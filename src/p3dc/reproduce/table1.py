@@ -19,8 +19,6 @@ TABLE_3_METHODS = ("restorenet", "l2n", "cl2n")
 """The compared methods of Table 3."""
 
 P3DC = "P3DC-Shot"
-MCL_KATZ = "MCL-Katz + PSM (2022)"
-"""The row that only the paper has: the method needs feature maps from before pooling."""
 
 
 def rows() -> list[tuple[str, str]]:

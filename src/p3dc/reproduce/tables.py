@@ -8,7 +8,7 @@ from p3dc.reproduce import published
 from p3dc.reproduce.claims import Claim, Part
 from p3dc.reproduce.experiments import N_QUERY, N_WAY, SHOTS, MethodResult, Study
 from p3dc.reproduce.published import Published
-from p3dc.reproduce.table1 import MCL_KATZ, P3DC, P3DC_TITLES, TABLE_3_METHODS, TITLES
+from p3dc.reproduce.table1 import P3DC_TITLES, TABLE_3_METHODS, TITLES
 from p3dc.reproduce.table1 import rows as table_1_rows
 from p3dc.reproduce.tabular import Table, best_cells
 
@@ -25,9 +25,6 @@ def table_1(study: Study) -> Table:
     own = set()
     group = ""
     for row_group, key in table_1_rows():
-        if row_group == P3DC and group != P3DC and name is not None:
-            katz = [paper_cell(published.table_1(name, published.NOT_MADE, n_shot)) for n_shot in SHOTS]
-            rows.append([f"{MCL_KATZ} {OTHER_NETWORK}", *(cell for number in katz for cell in (NONE, number))])
         if (key, SHOTS[0]) not in study.table_1:
             continue
         if row_group != group:
@@ -184,7 +181,7 @@ def _legend(study: Study, rows: Sequence[Sequence[str]]) -> list[str]:
     if any(NONE in row for row in rows):
         found.append(f"{NONE} not measured or not published.")
     if study.data.paper_name is not None:
-        found.append("MCL-Katz needs feature maps from before pooling, and PSM was never released.")
+        found.append("The paper's MCL-Katz is with PSM, which was never released.")
     return found
 
 

@@ -17,9 +17,10 @@ from p3dc.app.project.state import Photo
 from p3dc.app.service import Service
 from p3dc.app.session import Session
 from p3dc.classifier.leave_one_out import Point
-from p3dc.images.classifier import ImageClassifier, Prediction
+from p3dc.images.classifier import ImageClassifier
 from p3dc.images.explanation import Explanation, Pulls
 from p3dc.images.prediction_rows import COLUMNS, row
+from p3dc.images.predictions import Prediction
 
 
 def health(service: Service) -> schemas.Health:

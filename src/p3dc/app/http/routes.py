@@ -23,8 +23,8 @@ from p3dc.app.project.state import State
 from p3dc.app.service import Service
 from p3dc.classifier.leave_one_out import Point
 from p3dc.errors import InputError
-from p3dc.images.classifier import Prediction
 from p3dc.images.explanation import base_classes, explain_features
+from p3dc.images.predictions import Prediction
 
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:

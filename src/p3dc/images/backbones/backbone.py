@@ -47,12 +47,7 @@ class Backbone(ABC):
         -------
         array of shape (n, n_features), float32
         """
-        batch = np.asarray(pixels, dtype=np.float32)
-        if batch.shape[1:] != self.preprocessing.shape:
-            raise InputError(
-                f"pixels have shape {batch.shape}, but {self.name} takes (n, {str(self.preprocessing.shape)[1:]}. "
-                "Prepare the images with its preprocessing."
-            )
+        batch = self._checked(pixels)
         features = np.empty((len(batch), self.n_features), dtype=np.float32)
         for start in range(0, len(batch), STEP):
             some = batch[start : start + STEP]
@@ -65,9 +60,37 @@ class Backbone(ABC):
             features[start : start + STEP] = found
         return features
 
+    def embed_maps(self, pixels: npt.ArrayLike) -> Floats:
+        """Compute feature maps, from before the pooling: features of each position, whose mean are those of the image.
+
+        Parameters
+        ----------
+        pixels : array of shape (n, ...)
+            At least one result of ``preprocessing.prepare``.
+
+        Returns
+        -------
+        array of shape (n, n_positions, n_features), float32
+        """
+        batch = self._checked(pixels)
+        return np.concatenate([self._embed_maps(batch[i : i + STEP]) for i in range(0, len(batch), STEP)])
+
+    def _checked(self, pixels: npt.ArrayLike) -> Floats:
+        batch = np.asarray(pixels, dtype=np.float32)
+        if batch.shape[1:] != self.preprocessing.shape:
+            raise InputError(
+                f"pixels have shape {batch.shape}, but {self.name} takes (n, {str(self.preprocessing.shape)[1:]}. "
+                "Prepare the images with its preprocessing."
+            )
+        return batch
+
     @abstractmethod
     def _embed(self, batch: Floats) -> Floats:
         """Compute the features of at most ``STEP`` images, of shape (n, n_features)."""
+
+    def _embed_maps(self, batch: Floats) -> Floats:
+        """Compute the feature maps of at most ``STEP`` images, of shape (n, n_positions, n_features)."""
+        raise InputError(f"{self.name} gives no feature maps. Use efficientnet-lite0, or an .onnx file that pools.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.n_features:,} features, digest {self.digest[:12]})"

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from p3dc._validation import check_count
 from p3dc.errors import InputError
 from p3dc.images.backbones import lite0
 from p3dc.images.backbones.backbone import Backbone, count_features, digest_of, first_line, n_cores
+from p3dc.images.backbones.onnx_maps import ending_before_pooling, position_axes
 from p3dc.images.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
@@ -55,7 +57,8 @@ class OnnxBackbone(Backbone):
         self.name = stem if name is None else name
         self.preprocessing = preprocessing
         self.digest = digest_of(hashlib.sha256(content).digest(), preprocessing)
-        self._session = _start(content, source, threads or n_cores())
+        self._model, self._source, self._threads = model, source, threads or n_cores()
+        self._session = _start(content, source, self._threads)
         self._input = _check_input(self._session, source, preprocessing)
         try:
             blank = self._embed(np.zeros((2, *preprocessing.shape), dtype=np.float32))
@@ -67,15 +70,34 @@ class OnnxBackbone(Backbone):
         self.n_features = count_features(blank, source)
 
     def _embed(self, batch: Floats) -> Floats:
+        found = self._run(self._session, batch)
+        inner = range(1, found.ndim if found.ndim > 2 else 0)
+        return found.squeeze(tuple(axis for axis in inner if found.shape[axis] == 1))
+
+    def _embed_maps(self, batch: Floats) -> Floats:
+        session, axes = self._map_session
+        maps = np.moveaxis(self._run(session, batch), axes, range(1, 1 + len(axes)))
+        return maps.reshape(len(batch), -1, self.n_features)
+
+    @cached_property
+    def _map_session(self) -> tuple["onnxruntime.InferenceSession", tuple[int, ...]]:
+        """The network up to its pooling, and the axes that are pooled."""
+        content = self._model if isinstance(self._model, bytes) else _read(self._model)
+        if digest_of(hashlib.sha256(content).digest(), self.preprocessing) != self.digest:
+            raise InputError(f"{self._source} has changed since it was loaded. Load it again.")
+        session = _start(ending_before_pooling(content, self._source), self._source, self._threads)
+        noise = np.random.default_rng(0).normal(size=(2, *self.preprocessing.shape)).astype(np.float32)
+        return session, position_axes(self._run(session, noise), self._embed(noise), self._source)
+
+    def _run(self, session: "onnxruntime.InferenceSession", batch: Floats) -> Floats:
         found: Floats
         try:
-            (found,) = self._session.run(None, {self._input: batch})
+            (found,) = session.run(None, {self._input: batch})
         except Exception as error:
             raise InputError(
                 f"{self.name} fails on {len(batch)} images ({first_line(error)}). Export it with a free first axis."
             ) from None
-        inner = range(1, found.ndim if found.ndim > 2 else 0)
-        return found.squeeze(tuple(axis for axis in inner if found.shape[axis] == 1))
+        return found
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
