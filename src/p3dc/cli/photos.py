@@ -17,6 +17,7 @@ from p3dc._arrays import Progress
 from p3dc.cli.shared import (
     Address,
     BackboneOption,
+    DeviceOption,
     Engine,
     JsonFile,
     PriorsOption,
@@ -29,10 +30,11 @@ from p3dc.cli.shared import (
     screen,
 )
 from p3dc.errors import InputError
-from p3dc.images.backbones import lite0
-from p3dc.images.backbones.loading import load_backbone
+from p3dc.images.backbones.backbone import Backbone
+from p3dc.images.backbones.loading import DEFAULT, absolute_address, load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier
 from p3dc.images.examples import labelled
+from p3dc.images.model_file import backbone_of, read_model
 from p3dc.images.prediction_rows import COLUMNS, row
 from p3dc.images.sources import ImageFile, list_folder, list_images, readable
 from p3dc.io.atomic import replacing, write_json
@@ -45,16 +47,17 @@ MAX_DUPLICATES = 20
 """How many pairs of duplicates are printed."""
 
 ModelFile = Annotated[Path, typer.Argument(help="A model that fit wrote.")]
-ModelBackbone = Annotated[str | None, typer.Option(help="The .onnx file, if the model was made with one.")]
+ModelBackbone = Annotated[str | None, typer.Option(help="The folder or .onnx file that the model was made with.")]
 
 
 @app.command()
 def extract(
     images: Annotated[Path, typer.Argument(help="A folder for each class, a flat folder, or a CSV of path and label.")],
     out: Annotated[Path, typer.Option(help="Folder for the features; an interrupted run is continued.")],
-    backbone: BackboneOption = lite0.NAME,
+    backbone: BackboneOption = DEFAULT,
     batch: Annotated[int, typer.Option(help="Images in a batch of the network.")] = 32,
     part_rows: Annotated[int, typer.Option(help="Images in a part; an interrupted run repeats at most one.")] = 4096,
+    device: DeviceOption = None,
     engine: Engine = "local",
     address: Address = None,
     json: JsonFile = None,
@@ -64,7 +67,7 @@ def extract(
     skipped: Counter[str] = Counter()
     files = _reporting_skipped(list_images(images, skipped), skipped)
     with engine_of(engine, address) as on_ray, bar("images") as progress:
-        done = _extract(files, backbone, out, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=progress)
+        done = _extract(files, backbone, device, out, on_ray, part_rows=part_rows, batch=batch, progress=progress)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
         write_json(json, {"folder": str(out), "rows": done.n_rows, "files": done.n_files, "failures": failed})
@@ -80,7 +83,8 @@ def fit(
     support: Annotated[Path, typer.Argument(help="A folder of photos for each class, or a CSV of path and label.")],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
     priors: PriorsOption = "backbone",
-    backbone: BackboneOption = lite0.NAME,
+    backbone: BackboneOption = DEFAULT,
+    device: DeviceOption = None,
     reject: RejectOption = REJECT,
     unlabelled: Annotated[
         list[Path] | None,
@@ -93,7 +97,7 @@ def fit(
     _check_model(out)
     others = _list_photos(unlabelled or ())
     with changing_bar() as begin:
-        classifier = _learn(support, backbone, priors, reject, begin("photos"))
+        classifier = _learn(support, load_backbone(backbone, device=device), priors, reject, begin("photos"))
         if others:
             together = classifier.label_together(others, progress=begin("photos without labels"))
             classifier = together.classifier
@@ -140,11 +144,13 @@ def predict(
     photos: Annotated[list[Path], typer.Argument(help="Photos, and folders of photos.", readable=False)],
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
     backbone: ModelBackbone = None,
+    device: DeviceOption = None,
     json: JsonFile = None,
 ) -> None:
     """Label photos; each label is printed as soon as it is known."""
     check_outputs(json=json, csv=csv_file, inputs=[model, *photos])
-    classifier = ImageClassifier.load(model, backbone)
+    network = backbone if device is None else backbone_of(model, read_model(model)[1], backbone, device)
+    classifier = ImageClassifier.load(model, network)
     files = _list_photos(photos)
     counts: Counter[str] = Counter()
     failures: list[tuple[str, str]] = []
@@ -173,7 +179,8 @@ def label(
     photos: Annotated[list[Path], typer.Argument(help="Photos to label, and folders of photos.", readable=False)],
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
     priors: PriorsOption = "backbone",
-    backbone: BackboneOption = lite0.NAME,
+    backbone: BackboneOption = DEFAULT,
+    device: DeviceOption = None,
     reject: RejectOption = REJECT,
     equal: Annotated[
         bool, typer.Option("--equal", help="All photos are of the classes, about equally many of each.")
@@ -187,7 +194,7 @@ def label(
         _check_model(save)
     files = _list_photos(photos)
     with changing_bar() as begin:
-        classifier = _learn(support, backbone, priors, reject, begin("examples"))
+        classifier = _learn(support, load_backbone(backbone, device=device), priors, reject, begin("examples"))
         together = classifier.label_together(files, balance="equal" if equal else None, progress=begin("photos"))
     failures = [(found.key, found.failure) for found in together.predictions if found.failure]
     _report_failures([*classifier.failures, *failures])
@@ -236,16 +243,17 @@ def explain(
     screen().print(f"Picture: {out}")
 
 
-def _extract(files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
+def _extract(
+    files: Iterator[ImageFile], backbone: str, device: str | None, out: Path, on_ray: bool, **options: Any
+) -> "Extraction":
     """Extract here or on Ray; either lists all files first, so that the progress bar knows their number."""
     if not on_ray:
         from p3dc.images.extraction import extract as extract_here
 
-        return extract_here(list(files), load_backbone(backbone), out, **options)
+        return extract_here(list(files), load_backbone(backbone, device=device), out, **options)
     from p3dc.cluster.extraction import extract as extract_on_ray
 
-    source = backbone if backbone == lite0.NAME else Path(backbone).absolute()
-    return extract_on_ray(files, partial(load_backbone, source), out, **options)
+    return extract_on_ray(files, partial(load_backbone, absolute_address(backbone), device=device), out, **options)
 
 
 def _check_model(out: Path) -> None:
@@ -253,12 +261,11 @@ def _check_model(out: Path) -> None:
         raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
 
 
-def _learn(support: Path, backbone: str, priors: str, reject: float, progress: Progress) -> ImageClassifier:
+def _learn(support: Path, backbone: Backbone, priors: str, reject: float, progress: Progress) -> ImageClassifier:
     """Learn from labelled photos; report skipped files."""
     _list_labelled(support)
-    network = load_backbone(backbone)
     return ImageClassifier.from_folder(
-        support, backbone=network, priors=_load_priors(priors), reject=reject or None, progress=progress
+        support, backbone=backbone, priors=_load_priors(priors), reject=reject or None, progress=progress
     )
 
 
