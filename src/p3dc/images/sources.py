@@ -11,7 +11,7 @@ from pathlib import Path
 from p3dc.errors import InputError
 from p3dc.io.atomic import damaged
 
-ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic", ".heif"})
 
 Entry = tuple[str, str, bool]
 """An entry of a folder: its sort key, its path from the root, and whether it is a folder."""
