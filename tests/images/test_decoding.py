@@ -358,7 +358,7 @@ def test_photos_of_iphones_are_read():
 
 def test_without_the_extra_the_sentence_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pi_heif", None)
-    with pytest.raises(ImageError, match=r"It is a HEIC image.*pip install 'p3dc-shot\[heif\]'"):
+    with pytest.raises(ImageError, match=r"Its format is HEIC.*pip install 'p3dc-shot\[heif\]'"):
         read_image(HEIC)
 
 
@@ -390,12 +390,12 @@ def test_avif_is_read_and_its_first_frame_counts():
     ],
 )
 def test_other_files_are_called_by_their_format(data, name):
-    with pytest.raises(ImageError, match=f"It is a {name} file, which cannot be read"):
+    with pytest.raises(ImageError, match=f"Its format is {name}, which cannot be read"):
         read_image_bytes(data + bytes(100))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "TIFF"])
 def test_a_damaged_image_is_called_by_its_format(kind):
     data = encoded(photo(), kind)
-    with pytest.raises(ImageError, match=f"a {kind} image, (but is damaged|cut off or damaged)"):
+    with pytest.raises(ImageError, match=f"Its format is {kind}, but it is (damaged|cut off or damaged)"):
         read_image_bytes(data[: 12 if kind == "GIF" else 60])

@@ -9,9 +9,7 @@ from p3dc.cli.shared import JsonFile, app, check_outputs, screen
 from p3dc.errors import InputError
 from p3dc.io.atomic import write_json
 
-backbone = typer.Typer(
-    help="Export a network, show one, or take base classes from its last layer.", no_args_is_help=True
-)
+backbone = typer.Typer(help="Export networks, show them, and take base classes from them.", no_args_is_help=True)
 app.add_typer(backbone, name="backbone")
 
 Network = Annotated[str, typer.Argument(help="What --backbone takes.")]

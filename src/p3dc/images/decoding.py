@@ -130,17 +130,17 @@ def read_image_file(file: IO[bytes], *, short_side: int | None = None, max_pixel
         if kind is None:
             sentence = f"It is not a {IN_WORDS} image, or its beginning is damaged. Fetch or save it again."
         elif kind in IN_WORDS:
-            sentence = f"It begins like a {kind} image, but is damaged, or Pillow here cannot read it. Save it again."
+            sentence = f"Its format is {kind}, but it is damaged, or Pillow here cannot read it. Save it again."
         else:
-            sentence = f"It is a {kind} file, which cannot be read. Save it as JPEG or PNG."
+            sentence = f"Its format is {kind}, which cannot be read. Save it as JPEG or PNG."
         raise NotAnImageError(sentence) from None
     except Image.DecompressionBombError:
         raise TooManyPixelsError("It has far too many pixels. Scale it down first.") from None
     except Exception as error:  # a damaged file can raise anything
         why = str(error) or type(error).__name__
         kind = format_name(head)
-        what = "It is" if kind is None else f"It is a {kind} image,"
-        raise ImageError(f"{what} cut off or damaged ({why}). Fetch it again.") from None
+        what = "It" if kind is None else f"Its format is {kind}, but it"
+        raise ImageError(f"{what} is cut off or damaged ({why}). Fetch it again.") from None
 
 
 def draft_scale(width: int, height: int, short_side: int | None) -> int:
@@ -166,7 +166,7 @@ def _register_heif() -> None:
         import pi_heif
     except ImportError:
         raise NotAnImageError(
-            "It is a HEIC image. To read those, install the heif extra: pip install 'p3dc-shot[heif]'."
+            "Its format is HEIC. To read it, install the heif extra: pip install 'p3dc-shot[heif]'."
         ) from None
     pi_heif.register_heif_opener(thumbnails=False)
 

@@ -4,6 +4,7 @@ Only settings, the network and its weights are fetched, all from one commit. Wha
 and needs no connection. A file appears in the cache when it is complete.
 """
 
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -41,8 +42,11 @@ def fetch_network(place: str, variant: str = "fp32") -> Path:
         import huggingface_hub as hub
     except ImportError:
         raise InputError(f"to fetch {place}, install the hub extra: pip install 'p3dc-shot[hub]'.") from None
+    from huggingface_hub import utils
+
+    utils.logging.set_verbosity(logging.CRITICAL)  # what goes wrong is said once, below
     if not sys.stderr.isatty():
-        hub.utils.disable_progress_bars()
+        utils.disable_progress_bars()
     with _one_sentence(place):
         folder = Path(hub.hf_hub_download(repository, CONFIG, revision=revision)).parent
         commit = folder.name

@@ -69,6 +69,8 @@ def export_timm(
         made = Path(temporary) / "network"
         (made / "onnx").mkdir(parents=True)
         config = {"architecture": name, "pretrained_cfg": settings, "num_features": int(network.num_features)}
+        if classifies:
+            config["label_names"] = _class_names(network)
         (made / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
         _export(network, images, made / "onnx" / "model.onnx", "logits" if classifies else "features")
         exported = load_folder(made, name=str(folder)).embed(images)
@@ -115,6 +117,16 @@ def _settings(network: Any) -> dict[str, Any]:
 
     found = resolve_data_config({}, model=network)
     return {name: found[name] for name in SETTINGS if name in found}
+
+
+def _class_names(network: Any) -> list[str]:
+    """Return the names of the classes where timm knows them, and their numbers otherwise."""
+    from timm.data import ImageNetInfo, infer_imagenet_subset
+
+    subset = infer_imagenet_subset(network)
+    if subset is None:
+        return [str(number) for number in range(network.num_classes)]
+    return [str(name) for name in ImageNetInfo(subset).label_descriptions()]
 
 
 def _export(network: nn.Module, images: Floats, path: Path, output: str) -> None:
