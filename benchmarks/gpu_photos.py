@@ -25,7 +25,7 @@ from p3dc.images.backbones.efficientnet_lite import LITE0, weights_path
 from p3dc.images.backbones.torch_network import TorchBackbone
 from p3dc.images.decoding import read_image
 from p3dc.images.extraction import extract
-from p3dc.images.sources import list_folder
+from p3dc.images.sources import ImageFile, list_folder
 from p3dc.io.torch_file import read_tensors
 
 
@@ -65,13 +65,12 @@ def main() -> None:
         files = list(list_folder(photos))
         files = [files[place % len(files)] for place in range(given.photos)]
         how = backbone.preprocessing
+
+        def prepare(file: ImageFile) -> Any:
+            return how.prepare(read_image(file.path, short_side=how.short_side))
+
         with ThreadPoolExecutor(n_cores()) as pool:
-            decode = rate(
-                len(files),
-                lambda: list(
-                    pool.map(lambda file: how.prepare(read_image(file.path, short_side=how.short_side)), files)
-                ),
-            )
+            decode = rate(len(files), lambda: list(pool.map(prepare, files)))
         embed = rate(len(pixels), lambda: backbone.embed(pixels))
         start = time.perf_counter()
         extract(files, backbone, Path(folder) / "features", batch=GPU_STEP, workers=n_cores())
