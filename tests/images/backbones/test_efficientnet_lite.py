@@ -35,20 +35,26 @@ def made(graph, pixels):
     return session.run(None, {"pixels": pixels})[0]
 
 
-def test_every_weight_is_used_once(tensors):
-    parts = [part for block in lites.blocks() for part in block.convolutions]
+each_lite = pytest.mark.parametrize("lite", lites.LITES.values(), ids=lambda lite: lite.name)
+
+
+@each_lite
+def test_every_weight_is_used_once(lite):
+    tensors = read_tensors(lites.weights_path(lite))
+    parts = [part for block in lites.blocks(lite) for part in block.convolutions]
     names = {f"{part.weight}.weight" for part in parts} | {"_fc.weight", "_fc.bias"}
     norms = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
     names |= {f"{part.norm}.{name}" for part in parts for name in norms}
     assert names == set(tensors)
-    assert len(parts) == 49
+    assert len(parts) == {"efficientnet-lite0": 49}.get(lite.name, 64)
     for part in parts:
         assert tensors[f"{part.weight}.weight"].shape == part.shape
 
 
-def test_blocks_fit_one_behind_the_other():
+@each_lite
+def test_blocks_fit_one_behind_the_other(lite):
     channels = 3
-    for block in lites.blocks():
+    for block in lites.blocks(lite):
         before = channels
         for part in block.convolutions:
             assert part.shape[1] * part.groups == channels
@@ -57,7 +63,13 @@ def test_blocks_fit_one_behind_the_other():
             assert channels == before
             assert all(part.stride == 1 for part in block.convolutions)
     assert channels == lites.N_FEATURES
-    assert sum(block.skip for block in lites.blocks()) == 9
+    assert sum(block.skip for block in lites.blocks(lite)) == {"efficientnet-lite0": 9}.get(lite.name, 14)
+
+
+@each_lite
+def test_the_preprocessing_is_that_of_the_network(lite):
+    how = lite.preprocessing
+    assert (how.short_side, how.crop) == {0: (256, 224), 1: (272, 240), 2: (292, 260)}[lite.number]
 
 
 @pytest.mark.parametrize("size", [7, 8, 14, 15, 112, 224])
