@@ -55,7 +55,8 @@ def pool(found: Floats, pooling: str | None, n_patches: int | None = None) -> Fl
     if found.ndim == 4:
         if pooling == "cls":
             raise InputError("it gives a map, which has no class token. Leave the pooling out.")
-        return found.mean(axis=(2, 3))
+        averaged: Floats = found.mean(axis=(2, 3))
+        return averaged
     if found.ndim != 3:
         return found
     n_tokens = found.shape[1]

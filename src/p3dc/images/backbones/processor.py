@@ -79,7 +79,7 @@ def timm_preprocessing(config: Mapping[str, Any]) -> Preprocessing:
         size[1],
         tuple(255 * value for value in mean),  # type: ignore[arg-type]
         tuple(255 * value for value in deviation),  # type: ignore[arg-type]
-        resample="bicubic" if resample == "random" else resample,
+        resample="bicubic" if resample == "random" else resample,  # type: ignore[arg-type]
         square=mode == "squash",
     )
 
