@@ -35,7 +35,7 @@ class OnDevice(nn.Module):
     def __init__(self, network: nn.Module, half: bool) -> None:
         super().__init__()
         self.dtype = torch.float16 if half else torch.float32
-        self.network = network.to(memory_format=torch.channels_last, dtype=self.dtype)
+        self.network = network.to(self.dtype)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         found: torch.Tensor = self.network(images.to(dtype=self.dtype, memory_format=torch.channels_last))

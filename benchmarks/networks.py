@@ -75,8 +75,8 @@ def main() -> None:
         methods = {"L2N": P3DCClassifier()} | ({} if priors is None else {"its classes": P3DCClassifier(priors)})
         for n_shot in (1, 5):
             for name, method in methods.items():
-                options = {"n_way": 5, "n_shot": n_shot, "n_query": 15, "n_tasks": N_TASKS, "seed": 0}
-                print(f"  {n_shot} shots, {name}: {evaluate(method, features, **options)}", flush=True)
+                result = evaluate(method, features, n_way=5, n_shot=n_shot, n_query=15, n_tasks=N_TASKS, seed=0)
+                print(f"  {n_shot} shots, {name}: {result}", flush=True)
 
 
 if __name__ == "__main__":

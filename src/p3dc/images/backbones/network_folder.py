@@ -44,7 +44,7 @@ def split_options(address: str) -> tuple[str, str, str]:
             f"{address} names more than one variant or pooling. Give at most one of each, such as #fp16,mean; poolings "
             f"are {', '.join(POOLINGS)}."
         )
-    return place, *(variants or ["fp32"]), *(poolings or ["auto"])
+    return place, variants[0] if variants else "fp32", poolings[0] if poolings else "auto"
 
 
 def choose_network(files: Iterable[str], variant: str, source: str) -> str:

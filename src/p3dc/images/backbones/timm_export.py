@@ -102,7 +102,7 @@ def _import_timm() -> Any:
     except ImportError as error:
         raise InputError(f"timm cannot be imported ({error}). Install it: pip install 'p3dc-shot[timm]'.") from None
     except RuntimeError:
-        missing = torch.library.Library("torchvision", "FRAGMENT")
+        missing: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call, unused-ignore]
         for operator in ("nms", "qnms"):
             missing.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         import timm
