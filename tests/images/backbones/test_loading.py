@@ -42,7 +42,7 @@ import p3dc.images
 
 root = Path(p3dc.images.__file__).parent
 for path in sorted(root.rglob("[a-z]*.py")):
-    if path.name != "torch_network.py":
+    if path.name not in ("timm_export.py", "torch_network.py"):
         import_module(".".join(("p3dc.images", *path.relative_to(root).with_suffix("").parts)))
 print({"matplotlib", "onnx", "onnxruntime", "pyarrow", "scipy", "sklearn", "torch"} & set(sys.modules))
 """
