@@ -14,8 +14,9 @@ from torch import nn
 from torch.nn import functional
 
 from p3dc._arrays import Array
-from p3dc.images.backbones import lite0
-from p3dc.images.backbones.onnx_network import OnnxBackbone
+from p3dc.images.backbones import efficientnet_lite
+from p3dc.images.backbones.efficientnet_lite import LITE0, Lite
+from p3dc.images.backbones.loading import load_backbone
 from p3dc.io.torch_file import read_tensors
 
 THREADS = 2
@@ -28,14 +29,14 @@ LEAST = 3
 
 
 class Convolution(nn.Module):
-    def __init__(self, part: lite0.Convolution, size: int, tensors: dict[str, Array]) -> None:
+    def __init__(self, part: efficientnet_lite.Convolution, size: int, tensors: dict[str, Array]) -> None:
         super().__init__()
         n_out, n_in, kernel, _ = part.shape
-        first, last = lite0.same_padding(size, kernel, part.stride)
+        first, last = efficientnet_lite.same_padding(size, kernel, part.stride)
         inside = first if first == last else 0  # torch's own padding is the same on both sides
         self.padding = None if first == last else (first, last, first, last)
         self.conv = nn.Conv2d(n_in * part.groups, n_out, kernel, part.stride, inside, groups=part.groups, bias=False)
-        self.norm = nn.BatchNorm2d(n_out, eps=lite0.EPSILON)
+        self.norm = nn.BatchNorm2d(n_out, eps=efficientnet_lite.EPSILON)
         self.relu6 = part.relu6
         self.conv.load_state_dict({"weight": torch.from_numpy(tensors[f"{part.weight}.weight"])})
         names = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
@@ -47,13 +48,13 @@ class Convolution(nn.Module):
         return functional.relu6(found, inplace=True) if self.relu6 else found
 
 
-class Lite0(nn.Module):
-    def __init__(self, tensors: dict[str, Array]) -> None:
+class EagerLite(nn.Module):
+    def __init__(self, tensors: dict[str, Array], lite: Lite = LITE0) -> None:
         super().__init__()
-        size = lite0.PREPROCESSING.crop
+        size = lite.crop
         self.blocks = nn.ModuleList()
         self.skips = []
-        for block in lite0.blocks():
+        for block in efficientnet_lite.blocks(lite):
             parts = []
             for part in block.convolutions:
                 parts.append(Convolution(part, size, tensors))
@@ -78,12 +79,12 @@ def rate(network: Callable[[Any], Any], images: Any) -> float:
 
 def main() -> None:
     torch.set_num_threads(THREADS)
-    eager = Lite0(read_tensors(lite0.weights_path())).eval()
-    backbone = OnnxBackbone(lite0.load_graph(), lite0.PREPROCESSING, name=lite0.NAME, threads=THREADS)
+    eager = EagerLite(read_tensors(efficientnet_lite.weights_path())).eval()
+    backbone = load_backbone(threads=THREADS)
     rng = np.random.default_rng(0)
     print("batch  torch (images/s)  backbone (images/s)  ratio  must be  largest difference of features")
     for size in BATCHES:
-        pixels = rng.uniform(-1, 1, (size, *lite0.PREPROCESSING.shape)).astype(np.float32)
+        pixels = rng.uniform(-1, 1, (size, *backbone.preprocessing.shape)).astype(np.float32)
         images = torch.from_numpy(pixels)
         difference = np.abs(backbone.embed(pixels) - eager(images).numpy()).max()
         rounds = [(rate(eager, images), rate(backbone.embed, pixels)) for _ in range(ROUNDS)]

@@ -413,7 +413,7 @@ def test_a_model_of_a_network_of_ones_own_asks_for_it(p3dc, photos, fitted):
         status, _, errors = p3dc(*command)
         assert status == 2
         assert is_one_sentence(errors)
-        assert "was made with the backbone tiny. Give its .onnx file as the backbone." in errors
+        assert "was made with the backbone tiny. Give its .onnx file or folder as the backbone." in errors
 
 
 def test_add_brings_a_new_class(p3dc, label, network, fitted, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from p3dc import P3DCClassifier
 from p3dc.adaptive.space import WhitenedSpace
 from p3dc.images.backbone_priors import FAR, NUMBERS, VERSION, backbone_priors
-from p3dc.images.backbones import lite0
+from p3dc.images.backbones import efficientnet_lite
 from p3dc.images.backbones.onnx_network import OnnxBackbone
 from p3dc.io.safetensors import read_arrays
 from p3dc.method import l2_normalize
@@ -29,7 +29,7 @@ def learned():
 
 @pytest.fixture(scope="module")
 def rows():
-    return lite0.class_rows().astype(np.float64)
+    return efficientnet_lite.class_rows().astype(np.float64)
 
 
 def test_there_is_a_class_for_each_of_imagenet(known):

@@ -4,16 +4,18 @@ import contextlib
 import io
 import os
 import struct
+import sys
 import threading
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageFilter
+from PIL import Image, ImageFilter, features
 
 from p3dc.images import decoding
 from p3dc.images.decoding import ImageError, read_image, read_image_file
@@ -342,3 +344,58 @@ def test_the_warnings_of_others_pass_while_images_are_read():
         thread.join()
     assert [str(warning.message) for warning in heard] == ["mine"]
     assert decoding._IGNORED not in warnings.filters
+
+
+HEIC = Path(__file__).parent / "corners.heic"  # 64 × 32: red and green above, blue and black below
+
+
+def test_photos_of_iphones_are_read():
+    read = pixels(read_image(HEIC))
+    assert read.shape == (32, 64, 3)
+    for (row, column), colour in {(4, 4): (255, 0, 0), (4, 60): (0, 255, 0), (28, 4): (0, 0, 255)}.items():
+        assert abs(read[row, column] - colour).max() <= 3
+
+
+def test_without_the_extra_the_sentence_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pi_heif", None)
+    with pytest.raises(ImageError, match=r"Its format is HEIC.*pip install 'p3dc-shot\[heif\]'"):
+        read_image(HEIC)
+
+
+def test_damaged_heic_files_are_refused():
+    data = HEIC.read_bytes()
+    for end in range(12, len(data) - 1, 40):
+        with pytest.raises(ImageError, match="HEIC"):
+            read_image_bytes(data[:end])
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="Pillow was built without AVIF")
+def test_avif_is_read_and_its_first_frame_counts():
+    frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
+    data = encoded(frames[0], "AVIF", save_all=True, append_images=frames[1:], quality=100)
+    assert abs(pixels(read_image_bytes(data)) - [255, 0, 0]).max() <= 6
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"%PDF-1.7", "PDF"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "SVG"),
+        (b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom", "MP4"),
+        (b"\0\0\0\x14ftypqt  ", "QuickTime"),
+        (b"8BPS\0\1", "Photoshop"),
+        (b"\0\0\0\x0cJXL \r\n\x87\n", "JPEG XL"),
+        (b"PK\x03\x04", "zip"),
+        (b"<!DOCTYPE html>", "HTML"),
+    ],
+)
+def test_other_files_are_called_by_their_format(data, name):
+    with pytest.raises(ImageError, match=f"Its format is {name}, which cannot be read"):
+        read_image_bytes(data + bytes(100))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "TIFF"])
+def test_a_damaged_image_is_called_by_its_format(kind):
+    data = encoded(photo(), kind)
+    with pytest.raises(ImageError, match=f"Its format is {kind}, but it is (damaged|cut off or damaged)"):
+        read_image_bytes(data[: 12 if kind == "GIF" else 60])

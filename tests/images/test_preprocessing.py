@@ -87,10 +87,10 @@ def test_it_is_written_down_and_read_again(tmp_path):
 
 
 def test_the_example_is_that_of_the_default_backbone(tmp_path):
-    from p3dc.images.backbones.lite0 import PREPROCESSING
+    from p3dc.images.backbones.efficientnet_lite import LITE0
 
     (tmp_path / "model.toml").write_text(EXAMPLE)
-    assert Preprocessing.from_toml(tmp_path / "model.toml") == PREPROCESSING
+    assert Preprocessing.from_toml(tmp_path / "model.toml") == LITE0.preprocessing
 
 
 @pytest.mark.parametrize(

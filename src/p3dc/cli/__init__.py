@@ -19,6 +19,7 @@ from p3dc.errors import InputError
 COMMANDS = {
     "research": ("demo", "evaluate", "search", "reproduce", "priors"),
     "photos": ("extract", "fit", "predict", "label", "explain", "add"),
+    "backbones": ("backbone",),
     "serving": ("serve",),
 }
 

@@ -16,6 +16,7 @@ from p3dc.cli.csv_output import csv_output
 from p3dc.cli.shared import (
     Address,
     BackboneOption,
+    DeviceOption,
     Engine,
     JsonFile,
     PriorsOption,
@@ -28,11 +29,12 @@ from p3dc.cli.shared import (
     screen,
 )
 from p3dc.errors import InputError
-from p3dc.images.backbones import lite0
-from p3dc.images.backbones.loading import load_backbone
+from p3dc.images.backbones.backbone import Backbone
+from p3dc.images.backbones.loading import DEFAULT, absolute_address, load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier
 from p3dc.images.decoding import Photo
 from p3dc.images.examples import labelled
+from p3dc.images.model_file import backbone_of, read_model
 from p3dc.images.prediction_rows import COLUMNS, row
 from p3dc.images.shards import LISTERS
 from p3dc.images.sources import ImageFile, list_images, readable
@@ -48,18 +50,19 @@ MAX_DUPLICATES = 20
 
 ModelFile = Annotated[Path, typer.Argument(help="A model that fit wrote.")]
 ViewsOption = Annotated[int, typer.Option(help="Views of each photo to average, from 1 to 7; N take N times as long.")]
-ModelBackbone = Annotated[str | None, typer.Option(help="The .onnx file, if the model was made with one.")]
+ModelBackbone = Annotated[str | None, typer.Option(help="The folder or .onnx file that the model was made with.")]
 
 
 @app.command()
 def extract(
     images: Annotated[Path, typer.Argument(help="A folder, a CSV of path and label, or shards; here or in a store.")],
     out: Annotated[Path, typer.Option(help="Folder or address for the features; an interrupted run is continued.")],
-    backbone: BackboneOption = lite0.NAME,
+    backbone: BackboneOption = DEFAULT,
     views: ViewsOption = 1,
     maps: Annotated[bool, typer.Option("--maps", help="Write feature maps from before the pooling, too.")] = False,
     batch: Annotated[int, typer.Option(help="Images in a batch of the network.")] = 32,
     part_rows: Annotated[int, typer.Option(help="Images in a part; an interrupted run repeats at most one.")] = 4096,
+    device: DeviceOption = None,
     engine: Engine = "local",
     address: Address = None,
     json: JsonFile = None,
@@ -73,7 +76,7 @@ def extract(
     with engine_of(engine, address) as on_ray, bar("images") as progress:
         if not on_ray and isinstance(location(images), Path):
             files = list(files)  # then the bar knows how many there are
-        done = _extract(files, backbone, folder, on_ray=on_ray, **options, progress=progress)
+        done = _extract(files, backbone, device, folder, on_ray=on_ray, **options, progress=progress)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
         write_json(json, {"folder": str(folder), "rows": done.n_rows, "files": done.n_files, "failures": failed})
@@ -89,7 +92,8 @@ def fit(
     support: Annotated[Path, typer.Argument(help="A folder of photos for each class, or a CSV of path and label.")],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
     priors: PriorsOption = "backbone",
-    backbone: BackboneOption = lite0.NAME,
+    backbone: BackboneOption = DEFAULT,
+    device: DeviceOption = None,
     reject: RejectOption = REJECT,
     views: ViewsOption = 1,
     unlabelled: Annotated[
@@ -103,7 +107,8 @@ def fit(
     _check_model(out)
     others = _list_photos(unlabelled or ())
     with changing_bar() as begin:
-        classifier = _learn(support, backbone, priors, reject, views, begin("photos"))
+        network = load_backbone(backbone, device=device)
+        classifier = _learn(support, network, priors, reject, views, begin("photos"))
         if others:
             together = classifier.label_together(others, progress=begin("photos without labels"))
             classifier = together.classifier
@@ -153,11 +158,13 @@ def predict(
     views: Annotated[
         int | None, typer.Option(help="Views of each photo; by default as many as of the examples.")
     ] = None,
+    device: DeviceOption = None,
     json: JsonFile = None,
 ) -> None:
     """Label photos; each label is printed as soon as it is known."""
     check_outputs(json=json, csv=csv_file, inputs=[model, *photos])
-    classifier = ImageClassifier.load(model, backbone)
+    network = backbone if device is None else backbone_of(model, read_model(model)[1], backbone, device)
+    classifier = ImageClassifier.load(model, network)
     files = _list_photos(photos)
     counts: Counter[str] = Counter()
     failures: list[tuple[str, str]] = []
@@ -186,7 +193,8 @@ def label(
     photos: Annotated[list[Path], typer.Argument(help="Photos to label, and folders of photos.", readable=False)],
     csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
     priors: PriorsOption = "backbone",
-    backbone: BackboneOption = lite0.NAME,
+    backbone: BackboneOption = DEFAULT,
+    device: DeviceOption = None,
     reject: RejectOption = REJECT,
     views: ViewsOption = 1,
     equal: Annotated[
@@ -201,7 +209,8 @@ def label(
         _check_model(save)
     files = _list_photos(photos)
     with changing_bar() as begin:
-        classifier = _learn(support, backbone, priors, reject, views, begin("examples"))
+        network = load_backbone(backbone, device=device)
+        classifier = _learn(support, network, priors, reject, views, begin("examples"))
         together = classifier.label_together(files, balance="equal" if equal else None, progress=begin("photos"))
     failures = [(found.key, found.failure) for found in together.predictions if found.failure]
     _report_failures([*classifier.failures, *failures])
@@ -250,16 +259,17 @@ def explain(
     screen().print(f"Picture: {out}")
 
 
-def _extract(files: Iterable[ImageFile], backbone: str, out: Location, *, on_ray: bool, **options: Any) -> "Extraction":
+def _extract(
+    files: Iterable[ImageFile], backbone: str, device: str | None, out: Location, *, on_ray: bool, **options: Any
+) -> "Extraction":
     """Extract here or on Ray."""
     if not on_ray:
         from p3dc.images.extraction import extract as extract_here
 
-        return extract_here(files, load_backbone(backbone), out, **options)
+        return extract_here(files, load_backbone(backbone, device=device), out, **options)
     from p3dc.cluster.extraction import extract as extract_on_ray
 
-    source = backbone if backbone == lite0.NAME else Path(backbone).absolute()
-    return extract_on_ray(files, partial(load_backbone, source), out, **options)
+    return extract_on_ray(files, partial(load_backbone, absolute_address(backbone), device=device), out, **options)
 
 
 def _check_model(out: Path) -> None:
@@ -267,12 +277,13 @@ def _check_model(out: Path) -> None:
         raise InputError(f"{out} ends in {out.suffix!r}. Models are written as .safetensors.")
 
 
-def _learn(support: Path, backbone: str, priors: str, reject: float, views: int, progress: Progress) -> ImageClassifier:
+def _learn(
+    support: Path, backbone: Backbone, priors: str, reject: float, views: int, progress: Progress
+) -> ImageClassifier:
     """Learn from labelled photos; report skipped files."""
     _list_labelled(support)
-    network = load_backbone(backbone)
     return ImageClassifier.from_folder(
-        support, backbone=network, priors=_load_priors(priors), reject=reject or None, views=views, progress=progress
+        support, backbone=backbone, priors=_load_priors(priors), reject=reject or None, views=views, progress=progress
     )
 
 

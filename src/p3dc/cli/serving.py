@@ -14,8 +14,7 @@ from threadpoolctl import threadpool_limits
 from p3dc._validation import check_share
 from p3dc.cli.shared import BackboneOption, PriorsOption, RejectOption, app
 from p3dc.errors import InputError
-from p3dc.images.backbones import lite0
-from p3dc.images.backbones.loading import load_backbone
+from p3dc.images.backbones.loading import DEFAULT, load_backbone
 from p3dc.images.classifier import REJECT
 from p3dc.priors.prototypes import Priors
 
@@ -34,7 +33,7 @@ def serve(
         str | None, typer.Option(envvar="P3DC_TOKEN", help="Token that requests must carry; best set as P3DC_TOKEN.")
     ] = None,
     priors: PriorsOption = "backbone",
-    backbone: BackboneOption = lite0.NAME,
+    backbone: BackboneOption = DEFAULT,
     reject: RejectOption = REJECT,
     browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
 ) -> None:

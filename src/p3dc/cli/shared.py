@@ -24,7 +24,11 @@ Address = Annotated[
     str | None, typer.Option(help="host:port of a running Ray cluster; by default one is started on this machine.")
 ]
 BackboneOption = Annotated[
-    str, typer.Option(help="efficientnet-lite0, or an .onnx file with a .toml of its preprocessing next to it.")
+    str,
+    typer.Option(help="efficientnet-lite0, -lite1, -lite2, hf:OWNER/NAME on the Hugging Face Hub, a folder, or .onnx."),
+]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="Where the network runs: cpu (the default), cuda, openvino, coreml or directml.")
 ]
 PriorsOption = Annotated[
     str, typer.Option(help="Your own priors as .safetensors, backbone for the classes it was trained on, or none.")

@@ -22,9 +22,8 @@ from p3dc.confidence.open_set import known_score
 from p3dc.errors import InputError
 from p3dc.images import model_file
 from p3dc.images.backbone_priors import backbone_priors
-from p3dc.images.backbones import lite0
 from p3dc.images.backbones.backbone import Backbone
-from p3dc.images.backbones.loading import load_backbone
+from p3dc.images.backbones.loading import DEFAULT, load_backbone
 from p3dc.images.decoding import ImageError, Photo, read_image
 from p3dc.images.embedding import embed_images
 from p3dc.images.examples import Example, labelled, read_examples
@@ -172,7 +171,7 @@ class ImageClassifier:
         files = labelled(folder)
         if len({file.label for file in files}) < 2:
             raise InputError(f"{folder} has photos of one class, {files[0].label!r}. Add a class.")
-        used = backbone if isinstance(backbone, Backbone) else load_backbone(backbone or lite0.NAME)
+        used = backbone if isinstance(backbone, Backbone) else load_backbone(backbone or DEFAULT)
         known = backbone_priors(used) if isinstance(priors, str) else priors
         examples, failures = read_examples(files, used, progress, views=seen)
         if not examples:

@@ -19,12 +19,14 @@ import numpy.typing as npt
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from p3dc.errors import InputError
+from p3dc.images.file_formats import FORMATS, IN_WORDS, format_name, is_heif
 from p3dc.io.store import StoreError, location
-
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 
 MAX_PIXELS = 100_000_000
 """Larger images are refused before decoding: 100 million pixels take 300 MB, and more while they are rotated."""
+
+HEAD = 64
+"""How many bytes the format is told by."""
 
 DRAFT_MARGIN = 4
 """A JPEG may be decoded at a smaller scale, but its short side stays at least this many times the requested one."""
@@ -73,7 +75,7 @@ def read_image(path: Photo, *, short_side: int | None = None) -> Image.Image:
     Parameters
     ----------
     path : path, address or Stored
-        A JPEG, PNG, WebP, BMP, GIF or TIFF file, whatever its extension.
+        A JPEG, PNG, WebP, BMP, GIF, TIFF or AVIF file, or a HEIC file with the heif extra, whatever its extension.
     short_side : int, optional
         Length of the short side after later resizing. A large JPEG is then decoded at the scale of
         :func:`draft_scale`, which is faster.
@@ -121,8 +123,13 @@ def read_image_file(file: IO[bytes], *, short_side: int | None = None, max_pixel
     if not file.seek(0, io.SEEK_END):
         raise ImageError("The file is empty. Fetch it again.")
     file.seek(0)
+    head = file.read(HEAD)
+    file.seek(0)
+    formats = ("HEIF",) if is_heif(head) else FORMATS
+    if "HEIF" in formats:
+        _register_heif()
     try:
-        with _quiet(), Image.open(file, formats=FORMATS) as image:
+        with _quiet(), Image.open(file, formats=formats) as image:
             width, height = image.size
             if width * height > max_pixels:
                 raise TooManyPixelsError(
@@ -136,14 +143,21 @@ def read_image_file(file: IO[bytes], *, short_side: int | None = None, max_pixel
     except ImageError:
         raise
     except UnidentifiedImageError:
-        raise NotAnImageError(
-            "It is not a JPEG, PNG, WebP, BMP, GIF or TIFF image, or its beginning is damaged. Fetch or save it again."
-        ) from None
+        kind = format_name(head)
+        if kind is None:
+            sentence = f"It is not a {IN_WORDS} image, or its beginning is damaged. Fetch or save it again."
+        elif kind in IN_WORDS:
+            sentence = f"Its format is {kind}, but it is damaged, or Pillow here cannot read it. Save it again."
+        else:
+            sentence = f"Its format is {kind}, which cannot be read. Save it as JPEG or PNG."
+        raise NotAnImageError(sentence) from None
     except Image.DecompressionBombError:
         raise TooManyPixelsError("It has far too many pixels. Scale it down first.") from None
     except Exception as error:  # a damaged file can raise anything
         why = str(error) or type(error).__name__
-        raise ImageError(f"It is cut off or damaged ({why}). Fetch it again.") from None
+        kind = format_name(head)
+        what = "It" if kind is None else f"Its format is {kind}, but it"
+        raise ImageError(f"{what} is cut off or damaged ({why}). Fetch it again.") from None
 
 
 def draft_scale(width: int, height: int, short_side: int | None) -> int:
@@ -161,6 +175,17 @@ def draft_scale(width: int, height: int, short_side: int | None) -> int:
         return 1
     least = DRAFT_MARGIN * short_side
     return next(s for s in (8, 4, 2, 1) if s == 1 or (width % s == height % s == 0 and min(width, height) >= s * least))
+
+
+def _register_heif() -> None:
+    """Let Pillow open HEIC and HEIF files."""
+    try:
+        import pi_heif
+    except ImportError:
+        raise NotAnImageError(
+            "Its format is HEIC. To read it, install the heif extra: pip install 'p3dc-shot[heif]'."
+        ) from None
+    pi_heif.register_heif_opener(thumbnails=False)
 
 
 def _upright(image: Image.Image) -> Image.Image:

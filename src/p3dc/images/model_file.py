@@ -10,9 +10,8 @@ import numpy as np
 from p3dc.classifier import file
 from p3dc.classifier.fitted import FittedClassifier
 from p3dc.errors import InputError
-from p3dc.images.backbones import lite0
 from p3dc.images.backbones.backbone import Backbone
-from p3dc.images.backbones.loading import load_backbone
+from p3dc.images.backbones.loading import is_loadable_by_name, load_backbone
 from p3dc.images.examples import Example
 from p3dc.io.atomic import check_text
 from p3dc.io.safetensors import read_arrays, write_arrays
@@ -76,17 +75,22 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise InputError(f"{path} is damaged ({error}). Fit it again.") from None
 
 
-def backbone_of(path: str | os.PathLike[str], facts: dict[str, Any], given: str | os.PathLike[str] | None) -> Backbone:
+def backbone_of(
+    path: str | os.PathLike[str],
+    facts: dict[str, Any],
+    given: str | os.PathLike[str] | None,
+    device: str | None = None,
+) -> Backbone:
     """Load the backbone that a file needs."""
     if given is not None:
-        return load_backbone(given)
+        return load_backbone(given, device=device)
     try:
         name = str(facts["backbone"]["name"])
     except (TypeError, KeyError):
         raise InputError(f"{path} is damaged: it names no backbone. Fit it again.") from None
-    if name != lite0.NAME:
-        raise InputError(f"{path} was made with the backbone {name}. Give its .onnx file as the backbone.")
-    return load_backbone()
+    if not is_loadable_by_name(name):
+        raise InputError(f"{path} was made with the backbone {name}. Give its .onnx file or folder as the backbone.")
+    return load_backbone(name, device=device)
 
 
 def identity(backbone: Backbone) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from p3dc.images.views import CENTRE, TIGHT, View
 
 Colours = Literal["RGB", "BGR"]
 Layout = Literal["NCHW", "NHWC"]
+Resample = Literal["nearest", "lanczos", "bilinear", "bicubic", "box", "hamming"]
 Triple = tuple[float, float, float]
 
 EXAMPLE = """\
@@ -30,6 +31,8 @@ scale = [128, 128, 128]
 colours = "RGB"
 layout = "NCHW"
 """
+OPTIONAL = ("resample", "square")
+"""Settings that a TOML file may leave out. At their defaults they are left out of the digest too."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Preprocessing:
     Parameters
     ----------
     short_side : int
-        The photo is resized, bicubically and with its aspect ratio, to a short side of this many pixels.
+        The photo is resized, with its aspect ratio, to a short side of this many pixels.
     crop : int
         Then a square with sides of this many pixels is cut from its centre.
     mean, scale : three numbers
@@ -48,6 +51,10 @@ class Preprocessing:
         The order of the colours.
     layout : {"NCHW", "NHWC"}
         Whether the colours come before height and width or after them.
+    resample : {"bicubic", "bilinear", "lanczos", "box", "hamming", "nearest"}
+        The filter that resizes.
+    square : bool
+        Resize to a square instead, whatever the aspect ratio.
 
     Examples
     --------
@@ -67,6 +74,8 @@ class Preprocessing:
     scale: Triple
     colours: Colours = "RGB"
     layout: Layout = "NCHW"
+    resample: Resample = "bicubic"
+    square: bool = False
 
     def __post_init__(self) -> None:
         for name in ("short_side", "crop"):
@@ -79,11 +88,14 @@ class Preprocessing:
             object.__setattr__(self, name, _triple(name, getattr(self, name)))
         if min(self.scale) <= 0:
             raise InputError(f"scale is {list(self.scale)}. Its numbers must be more than 0.")
-        for name, allowed in (("colours", get_args(Colours)), ("layout", get_args(Layout))):
+        choices = {"colours": get_args(Colours), "layout": get_args(Layout), "resample": get_args(Resample)}
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise InputError(
                     f"{name} is {getattr(self, name)!r:.40}. It must be {' or '.join(map(repr, allowed))}."
                 )
+        if not isinstance(self.square, bool):
+            raise InputError(f"square is {self.square!r:.40}. It must be true or false.")
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -125,25 +137,31 @@ class Preprocessing:
         way. A faster resize (``reducing_gap``) changes the features of large photos noticeably.
         """
         width, height = image.size
+        resample = Image.Resampling[self.resample.upper()]
         if view.area == "whole":
-            return image.resize((self.crop, self.crop), Image.Resampling.BICUBIC)
+            return image.resize((self.crop, self.crop), resample)
         sides = {"centre": self.short_side, "wide": self.crop, "tight": round(self.short_side / TIGHT)}
         short = min(width, height)
-        wide, high = (round(side * sides[view.area] / short) for side in (width, height))
+        wanted = sides[view.area]
+        wide, high = (wanted if self.square else round(side * wanted / short) for side in image.size)
         left, top = (wide - self.crop) // 2, (high - self.crop) // 2
         right, bottom = left + self.crop, top + self.crop
         if (wide, high) == (width, height):
             return image.crop((left, top, right, bottom))
         box = (left * width / wide, top * height / high, right * width / wide, bottom * height / high)
-        return image.resize((self.crop, self.crop), Image.Resampling.BICUBIC, box=box)
+        return image.resize((self.crop, self.crop), resample, box=box)
 
     def to_json(self) -> str:
         """Return the settings as JSON; equal settings give equal text."""
-        return json.dumps(asdict(self), sort_keys=True)
+        settings = asdict(self)
+        for field in fields(self):
+            if field.name in OPTIONAL and settings[field.name] == field.default:
+                del settings[field.name]
+        return json.dumps(settings, sort_keys=True)
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> "Preprocessing":
-        """Read a TOML file with one line for each parameter, all of them.
+        """Read a TOML file with one line for each parameter, all of them but ``resample`` and ``square``.
 
         Examples
         --------
@@ -159,7 +177,7 @@ class Preprocessing:
             raise InputError(f"{path} cannot be read as TOML ({error}). Write it like this:\n{EXAMPLE}") from None
         names = [field.name for field in fields(cls)]
         unknown = sorted(set(found) - set(names))
-        missing = [name for name in names if name not in found]
+        missing = [name for name in names if name not in found and name not in OPTIONAL]
         if unknown:
             raise InputError(f"{path} has an unknown entry: {', '.join(unknown)}. It may have {', '.join(names)}.")
         if missing:

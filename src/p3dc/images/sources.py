@@ -16,7 +16,7 @@ from p3dc.images.shards import LISTERS, Listed, Place
 from p3dc.io.atomic import damaged
 from p3dc.io.store import ADDRESS, Address, Location, StorePath, location
 
-ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic", ".heif"})
 
 LISTED_AHEAD = 8
 """Shards of a store that are listed at once."""

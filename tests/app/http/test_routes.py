@@ -132,8 +132,8 @@ def test_images_that_cannot_be_used_are_listed_with_those_that_can(client):
     assert [each["name"] for each in answer.json()["added"]] == ["good.png"]
     failures = answer.json()["failures"]
     assert [each["name"] for each in failures] == ["page.html", "cut.png"]
-    assert failures[0]["message"].startswith("It is not a JPEG, PNG")
-    assert failures[1]["message"].startswith("It is cut off or damaged")
+    assert failures[0]["message"].startswith("Its format is HTML")
+    assert failures[1]["message"].startswith("Its format is PNG, but it is cut off or damaged")
 
 
 def test_images_of_which_none_can_be_used_are_refused_with_the_reason_of_each(client):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from p3dc.errors import InputError
-from p3dc.images.backbones import lite0
+from p3dc.images.backbones import efficientnet_lite
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.io.torch_file import read_tensors
 
@@ -199,18 +199,20 @@ def test_files_of_torch_are_read_without_it(tmp_path, zipped):
         assert found[name].dtype == value.numpy().dtype
 
 
-def test_the_default_backbone_is_that_of_torch(tmp_path, monkeypatch, rng):
+@pytest.mark.parametrize("name", efficientnet_lite.LITES)
+def test_the_networks_are_those_of_torch(name, tmp_path, monkeypatch, rng):
     import torch
 
-    from benchmarks.backbone import Lite0
+    from benchmarks.backbone import EagerLite
     from p3dc.images.backbones.loading import load_backbone
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    eager = Lite0(read_tensors(lite0.weights_path())).eval()
-    pixels = rng.uniform(-1, 1, (2, 3, 224, 224)).astype(np.float32)
+    lite = efficientnet_lite.LITES[name]
+    eager = EagerLite(read_tensors(efficientnet_lite.weights_path(lite)), lite).eval()
+    pixels = rng.uniform(-1, 1, (2, 3, lite.crop, lite.crop)).astype(np.float32)
     with torch.inference_mode():
         expected = eager(torch.from_numpy(pixels)).numpy()
-    np.testing.assert_allclose(load_backbone().embed(pixels), expected, atol=1e-4)
+    np.testing.assert_allclose(load_backbone(name).embed(pixels), expected, atol=1e-4)
 
 
 def test_nothing_else_needs_torch():

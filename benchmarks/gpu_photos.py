@@ -1,0 +1,85 @@
+"""Measure how many photos per second become features on a GPU, and whether the GPU waits for photos.
+
+``python -m benchmarks.gpu_photos [--photos N] [--device cuda]`` needs the torch extra. EfficientNet-Lite0 runs in torch
+with channels last and, with ``--half``, in float16. Photos are JPEGs of 500 × 375, made for the purpose and decoded by
+one thread for each core while the GPU works. Where decoding by itself is slower than the network by itself, the
+processor sets the pace, and the GPU would need more cores beside it.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.backbone import EagerLite
+from benchmarks.extraction import make_photos
+from p3dc.images.backbones.backbone import GPU_STEP, n_cores
+from p3dc.images.backbones.efficientnet_lite import LITE0, weights_path
+from p3dc.images.backbones.torch_network import TorchBackbone
+from p3dc.images.decoding import read_image
+from p3dc.images.extraction import extract
+from p3dc.images.sources import ImageFile, list_folder
+from p3dc.io.torch_file import read_tensors
+
+
+class OnDevice(nn.Module):
+    """A network with the memory format, and the precision, that suits a GPU."""
+
+    def __init__(self, network: nn.Module, half: bool) -> None:
+        super().__init__()
+        self.dtype = torch.float16 if half else torch.float32
+        self.network = network.to(self.dtype)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.network(images.to(dtype=self.dtype, memory_format=torch.channels_last))
+        return found
+
+
+def rate(n_photos: int, work: Callable[[], Any]) -> float:
+    work()
+    start = time.perf_counter()
+    work()
+    return n_photos / (time.perf_counter() - start)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--photos", type=int, default=4096)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--half", action="store_true")
+    given = parser.parse_args()
+    network = OnDevice(EagerLite(read_tensors(weights_path())), given.half)
+    backbone = TorchBackbone(network, LITE0.preprocessing, name="lite0 in torch", device=given.device)
+    pixels = np.random.default_rng(0).normal(size=(4 * GPU_STEP, *backbone.preprocessing.shape)).astype(np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        photos = Path(folder) / "photos"
+        photos.mkdir()
+        make_photos(photos, min(given.photos, 512))
+        files = list(list_folder(photos))
+        files = [files[place % len(files)] for place in range(given.photos)]
+        how = backbone.preprocessing
+
+        def prepare(file: ImageFile) -> Any:
+            return how.prepare(read_image(file.path, short_side=how.short_side))
+
+        with ThreadPoolExecutor(n_cores()) as pool:
+            decode = rate(len(files), lambda: list(pool.map(prepare, files)))
+        embed = rate(len(pixels), lambda: backbone.embed(pixels))
+        start = time.perf_counter()
+        extract(files, backbone, Path(folder) / "features", batch=GPU_STEP, workers=n_cores())
+        both = len(files) / (time.perf_counter() - start)
+    print(f"{n_cores()} cores, {given.device}, {'float16' if given.half else 'float32'}, photos per second:")
+    print(f"  decoding and preprocessing  {decode:>9.0f}")
+    print(f"  network, with its transfers {embed:>9.0f}")
+    print(f"  extraction                  {both:>9.0f}  ({both / min(decode, embed):.0%} of the slower of the two)")
+
+
+if __name__ == "__main__":
+    main()
