@@ -135,7 +135,7 @@ def test_half_a_download_is_never_used(hub, tmp_path):
     addresses = ("hf:owner/tiny", "hf:owner/tiny@other")
 
     def load_both(**environment):
-        runs = [start(hub, tmp_path / address[-5:], address, **environment) for address in addresses]
+        runs = [start(hub, tmp_path / str(n), name, **environment) for n, name in enumerate(addresses)]
         return [finish(run) for run in runs]
 
     hub.cut = {(COMMIT, "onnx/model.onnx"), (OTHER, "onnx/model.onnx_data")}
