@@ -62,13 +62,13 @@ def extract(
     """Extract features of images, as Parquet parts."""
     check_outputs(json=json, inputs=[images])
     skipped: Counter[str] = Counter()
-    files = _reporting_skipped(list_images(images, skipped), skipped)
+    files = reporting_skipped(list_images(images, skipped), skipped)
     with engine_of(engine, address) as on_ray, bar("images") as progress:
-        done = _extract(files, backbone, out, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=progress)
+        done = extract_images(files, backbone, out, on_ray=on_ray, part_rows=part_rows, batch=batch, progress=progress)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
         write_json(json, {"folder": str(out), "rows": done.n_rows, "files": done.n_files, "failures": failed})
-    _report_failures(done.failures)
+    report_failures(done.failures)
     earlier = f", {done.n_kept:,} of them by an earlier run" if done.n_kept else ""
     screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(out)}{earlier}")
     if not done.n_rows:
@@ -97,7 +97,7 @@ def fit(
         if others:
             together = classifier.label_together(others, progress=begin("photos without labels"))
             classifier = together.classifier
-            _report_failures((found.key, found.failure) for found in together.predictions if found.failure)
+            report_failures((found.key, found.failure) for found in together.predictions if found.failure)
             if not classifier.unlabelled_keys:
                 raise InputError(
                     f"none of the {len(others)} unlabelled photos could be read. Look at the reasons above."
@@ -156,7 +156,7 @@ def predict(
                 failures.append((found.key, found.failure))
             else:
                 counts[found.label] += 1
-    _report_failures(failures)
+    report_failures(failures)
     if csv_file is not None:
         listed = ", ".join(f"{label} {count}" for label, count in sorted(counts.items()))
         typer.echo(f"{counts.total():,} photos labelled in {csv_file}: {listed}", err=True)
@@ -190,7 +190,7 @@ def label(
         classifier = _learn(support, backbone, priors, reject, begin("examples"))
         together = classifier.label_together(files, balance="equal" if equal else None, progress=begin("photos"))
     failures = [(found.key, found.failure) for found in together.predictions if found.failure]
-    _report_failures([*classifier.failures, *failures])
+    report_failures([*classifier.failures, *failures])
     refined, counts = together.classifier, Counter(found.label for found in together.predictions if not found.failure)
     group_of = {key: str(number) for number, keys in enumerate(together.groups, 1) for key in keys}
     with _csv_output(csv_file, echo=False) as write:
@@ -236,7 +236,7 @@ def explain(
     screen().print(f"Picture: {out}")
 
 
-def _extract(files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
+def extract_images(files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
     """Extract here or on Ray; either lists all files first, so that the progress bar knows their number."""
     if not on_ray:
         from p3dc.images.extraction import extract as extract_here
@@ -282,7 +282,7 @@ def _list_labelled(support: Path) -> list[ImageFile]:
     return files
 
 
-def _reporting_skipped(files: Iterable[ImageFile], skipped: Counter[str]) -> Iterator[ImageFile]:
+def reporting_skipped(files: Iterable[ImageFile], skipped: Counter[str]) -> Iterator[ImageFile]:
     """Pass images on; after the last, report skipped files."""
     yield from files
     _report_skipped(skipped)
@@ -324,14 +324,14 @@ def _load_priors(name: str) -> Any:
     return name if name == "backbone" else Priors.load(name)
 
 
-def _report_failures(failures: Iterable[tuple[str, str]]) -> None:
+def report_failures(failures: Iterable[tuple[str, str]]) -> None:
     for key, why in failures:
         typer.echo(f"p3dc: {key}: {why}", err=True)
 
 
 def _print_review(classifier: ImageClassifier, out: Path) -> None:
     found, console = classifier.review, screen()
-    _report_failures(classifier.failures)
+    report_failures(classifier.failures)
     listed = ", ".join(f"{name} {count}" for name, count in found.shots.items())
     console.print(f"{len(found.shots)} classes, {sum(found.shots.values())} photos: {listed}")
     for one, two in found.duplicates[:MAX_DUPLICATES]:

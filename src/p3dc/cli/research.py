@@ -1,4 +1,4 @@
-"""Commands for features: demo, evaluate, search, reproduce, priors."""
+"""Commands for features: demo, evaluate, search, reproduce."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,18 +6,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from p3dc._arrays import Progress
 from p3dc.adaptive.settings import check_weights
 from p3dc.baselines.registry import TABLE_1
 from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, check_outputs, engine_of, screen
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
 from p3dc.evaluation import report
-from p3dc.evaluation.executors import Drawing, Executor, step_progress
+from p3dc.evaluation.executors import Drawing, Executor
 from p3dc.evaluation.protocol import DEFAULT_METHODS, DRAWN_FOR_NOVEL, KEYS, EvaluationPlan, EvaluationResult, run_plan
 from p3dc.evaluation.search import SearchResult, gain_outside, search
 from p3dc.evaluation.splits import check_disjoint, hold_out
-from p3dc.features import FeatureSet, stream_features
+from p3dc.features import FeatureSet
 from p3dc.figures import GridDisplay, save_figure
 from p3dc.io.atomic import write_json
 from p3dc.method import ATTENTIONS
@@ -259,35 +258,6 @@ def reproduce_command(
     console.print(f"Report: {out / 'report.html'}")
 
 
-@app.command("priors")
-def priors_command(
-    features: Annotated[list[Path], typer.Argument(help="Features of base classes, or priors to merge.")],
-    out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
-    unlabelled: Annotated[
-        bool, typer.Option("--unlabelled", help="Ignore labels, and average clusters of all rows instead.")
-    ] = False,
-    engine: Engine = "local",
-    address: Address = None,
-    json: JsonFile = None,
-) -> None:
-    """Average the features of each base class, or of clusters of photos without labels; several files are merged."""
-    check_outputs(json=json, out=out)
-    if out.suffix != ".safetensors":
-        raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
-    with engine_of(engine, address) as on_ray, bar("parts" if on_ray else "rows") as progress:
-        if unlabelled:
-            priors = _average_unlabelled(features, on_ray, progress)
-        else:
-            steps = (step_progress(progress, step, len(features)) for step in range(len(features)))
-            priors = Priors.merge(_average(path, on_ray, step) for path, step in zip(features, steps, strict=True))
-    priors.save(out)
-    rows = 0 if priors.counts is None else int(priors.counts.sum())
-    screen().print(f"{priors} from {rows:,} rows, written to {out}")
-    if json is not None:
-        facts = {"classes": len(priors), "features": priors.prototypes.shape[1], "rows": rows, "file": str(out)}
-        write_json(json, facts)
-
-
 def _load_base(path: Path) -> FeatureSet | Priors:
     return Priors.load(path) if path.suffix == ".safetensors" else FeatureSet.load(path)
 
@@ -296,38 +266,12 @@ def _priors_of(base: FeatureSet | Priors) -> Priors:
     return base if isinstance(base, Priors) else Priors.from_features(base)
 
 
-def _average(path: Path, on_ray: bool, progress: Progress | None) -> Priors:
-    """Average features without holding them all."""
-    if path.suffix == ".safetensors":
-        return Priors.load(path)
-    if not on_ray:
-        return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path, progress=progress))
-    from p3dc.cluster.priors import average
-
-    return average(path, progress)
-
-
 def _balance(text: str) -> PileBalance:
     """Read a balance: a name, or a concentration."""
     try:
         return float(text)
     except ValueError:
         return text  # type: ignore[return-value]
-
-
-def _average_unlabelled(paths: list[Path], on_ray: bool, progress: Progress | None) -> Priors:
-    """Average clusters of the rows of all files, without holding them all."""
-    for path in paths:
-        if path.suffix == ".safetensors":
-            raise InputError(f"{path} holds priors, which have no rows to cluster. Merge them without --unlabelled.")
-    if on_ray:
-        from p3dc.cluster.priors import average_unlabelled
-
-        return average_unlabelled(paths, progress)
-    steps = (step_progress(progress, step, 2 * len(paths)) for step in range(2 * len(paths)))  # there are two passes
-    return Priors.from_unlabelled(
-        lambda: (rows for path in paths for rows, _, _ in stream_features(path, progress=next(steps)))
-    )
 
 
 def _executor(on_ray: bool) -> Executor | None:
