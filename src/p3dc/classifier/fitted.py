@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from p3dc._arrays import Array, Labels, Rows, as_numpy, is_tensor, to_device_of
+from p3dc._arrays import Array, Labels, Mask, Rows, as_numpy, is_tensor, to_device_of
 from p3dc._validation import as_labels
 from p3dc.adaptive.settings import Settings
 from p3dc.classifier.calibrated_support import CalibratedSupport, Scores, calibrate_support
@@ -147,8 +147,9 @@ class FittedClassifier:
         return temperature.probabilities(cosines, self.temperature)
 
     def unknown(self, scores: Scores) -> Array:
-        """Decide which queries belong to none of the classes, mask (Q,)."""
-        return is_unknown(scores.known, self.unknown_below)
+        """Decide which queries belong to none of the classes, mask (Q,): those below the threshold, and groups."""
+        unknown = is_unknown(scores.known, self.unknown_below)
+        return unknown if self.reject is None or scores.grouped is None else unknown | scores.grouped
 
     def predict(self, scores: Scores) -> Array:
         """Return the class of the largest cosine, or the label of unknown queries, (Q,)."""
@@ -183,16 +184,18 @@ class FittedClassifier:
         blocks = np.array_split(np.arange(len(self._pile)), 1 + len(self._pile) // TOGETHER)
         cosines = np.concatenate([self.calibrated.cosines_of(self._pile[rows], own_weights[rows]) for rows in blocks])
         shares = self.temperature * np.log(refinement.shares * len(self.classes))
-        return Scores(cosines + shares, known_score(cosines, refinement.penalty(self._pile)))
+        known = known_score(cosines, refinement.penalty(self._pile))
+        return Scores(cosines + shares, known, _mask(self.groups, len(cosines)))
 
     @cached_property
     def groups(self) -> list[Rows]:
         """Unlabelled rows that resemble each other and none of the classes: the largest group first.
 
-        The most central rows of each group come first.
+        The most central rows of each group come first. Where every row is rather believed to belong to a class, there
+        are no groups.
         """
         refinement = self.calibrated.refinement
-        if refinement is None:
+        if refinement is None or refinement.closed > 0.5:
             return []
         sample = self._sample
         nearest = self._pile[sample] @ refinement.groups.T
@@ -201,3 +204,11 @@ class FittedClassifier:
             own = np.flatnonzero(refinement.members[:, group])
             found.append(sample[own[np.argsort(-nearest[own, group], kind="stable")]])
         return sorted(found, key=len, reverse=True)
+
+
+def _mask(groups: list[Rows], n_rows: int) -> Mask:
+    """Mark the rows that are in any of the groups, (n_rows,)."""
+    mask = np.zeros(n_rows, dtype=bool)
+    for group in groups:
+        mask[group] = True
+    return mask

@@ -236,7 +236,9 @@ def explain(
     screen().print(f"Picture: {out}")
 
 
-def extract_images(files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any) -> "Extraction":
+def extract_images(
+    files: Iterator[ImageFile], backbone: str, out: Path, *, on_ray: bool, **options: Any
+) -> "Extraction":
     """Extract here or on Ray; either lists all files first, so that the progress bar knows their number."""
     if not on_ray:
         from p3dc.images.extraction import extract as extract_here

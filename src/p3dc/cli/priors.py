@@ -9,7 +9,17 @@ import typer
 
 from p3dc._arrays import Progress
 from p3dc.cli.photos import extract_images, report_failures, reporting_skipped
-from p3dc.cli.shared import Address, BackboneOption, Engine, JsonFile, app, changing_bar, check_outputs, engine_of, screen
+from p3dc.cli.shared import (
+    Address,
+    BackboneOption,
+    Engine,
+    JsonFile,
+    app,
+    changing_bar,
+    check_outputs,
+    engine_of,
+    screen,
+)
 from p3dc.errors import InputError
 from p3dc.evaluation.executors import step_progress
 from p3dc.features import stream_features, stream_keyed
@@ -19,6 +29,7 @@ from p3dc.images.extraction import discard
 from p3dc.images.sources import ImageFile, list_images, readable
 from p3dc.io.atomic import write_json
 from p3dc.priors.prototypes import Priors
+
 
 @app.command()
 def priors(

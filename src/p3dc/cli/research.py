@@ -100,6 +100,9 @@ def evaluate(
         str, typer.Option(help="Classes in the pile: equal, one, or the concentration of a Dirichlet distribution.")
     ] = "equal",
     pile_unknown: Annotated[float, typer.Option(help="Share of the pile that is of other classes.")] = 0.0,
+    pile_unknown_classes: Annotated[
+        int | None, typer.Option(help="How many classes the other photos of a pile are of; by default any.")
+    ] = None,
     pile_queries: Annotated[
         str, typer.Option(help="inside: classify the photos of the pile; outside: other photos.")
     ] = "inside",
@@ -131,6 +134,7 @@ def evaluate(
         n_pile=pile,
         pile_balance=_balance(pile_balance),
         pile_unknown=pile_unknown,
+        pile_unknown_classes=pile_unknown_classes,
         pile_queries=pile_queries,  # type: ignore[arg-type]
         methods=[*method, "auto"] if auto else method,
         attentions=attention,  # type: ignore[arg-type]
@@ -155,7 +159,8 @@ def evaluate(
             with bar(report.shots(n_shot)) as progress:
                 results.append(run_plan(plan, n_shot, **sets, **where, progress=progress))
     console = screen()
-    piles = f"piles of {pile} photos ({pile_balance}, {100 * pile_unknown:g} % unknown)"
+    spread = "" if pile_unknown_classes is None else f" of {pile_unknown_classes} classes"
+    piles = f"piles of {pile} photos ({pile_balance}, {100 * pile_unknown:g} % unknown{spread})"
     asked = [f"{query} queries a class"] * (not pile or pile_queries == "outside") + [piles] * (pile > 0)
     setting = f"{way} ways, {', '.join(asked)}, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n")

@@ -54,6 +54,9 @@ def merge_parts(parts: Sequence[Part]) -> dict[str, Any]:
             if part.counts is None:
                 uncounted.add(label)
         _add_scatter(sums, part, lengths)
+    apart = [part.reason for part in parts if part.moments is None]
+    if apart:
+        sums.drop_geometry(next(filter(None, apart), "some of them do not know how their rows scatter"))
     labels = list(sums.counts)
     found = {"class_names": names_of(labels, sums.clusters)} | sums.means(labels)
     found["central"] = [central.get(label, ()) for label in labels]
@@ -79,19 +82,25 @@ def _lengths(part: Part) -> Array:
 
 
 def _add_scatter(sums: ClassSums, part: Part, lengths: Array) -> None:
-    if part.moments is None:
-        sums.drop_geometry(part.reason or "some of them do not know how their rows scatter")
-        return
     for kind, name in enumerate(SCATTERS):
-        if (scatter := getattr(part.moments, name)) is not None:
+        if part.moments is not None and (scatter := getattr(part.moments, name)) is not None:
             sums.add_outer(scatter * lengths[part.clusters == kind].sum(), bool(kind))
 
 
 def _geometry_of_one(parts: Sequence[Part], prototypes: Array, lengths: Array) -> Geometry | None:
-    """Take over the geometry of one of the parts, of labelled classes if possible, for all prototypes."""
-    labelled_first = sorted(parts, key=lambda part: bool(part.clusters.all()))
-    known = next((part.geometry for part in labelled_first if part.geometry is not None), None)
-    if known is None or not np.isfinite(lengths).all():
+    """Take over the geometry of one of the parts, of labelled classes if possible, for all prototypes.
+
+    With clusters among them it is as tight as theirs: a sample agrees with its nearest clusters on more than the class,
+    and in the looser geometry of a backbone's classes β would be too large with several shots.
+    """
+    known = [part.geometry for part in sorted(parts, key=_is_clusters) if part.geometry is not None]
+    if not known or not np.isfinite(lengths).all():
         return None
-    whitened = whitened_means(prototypes, lengths, known.axes, known.gains, known.rest)
-    return replace(known, lengths=lengths, prototypes=whitened)
+    tightness = [part.geometry.tightness for part in parts if _is_clusters(part) and part.geometry is not None]
+    first = known[0]
+    whitened = whitened_means(prototypes, lengths, first.axes, first.gains, first.rest)
+    return replace(first, tightness=max([first.tightness, *tightness]), lengths=lengths, prototypes=whitened)
+
+
+def _is_clusters(part: Part) -> bool:
+    return bool(part.clusters.all())
