@@ -327,6 +327,7 @@ def _load_priors(name: str) -> Any:
 
 
 def report_failures(failures: Iterable[tuple[str, str]]) -> None:
+    """Print each photo that could not be used, and why."""
     for key, why in failures:
         typer.echo(f"p3dc: {key}: {why}", err=True)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._arrays import Mask, Progress, is_tensor, read_only, row_blocks
+from p3dc._arrays import Mask, Progress, read_only, row_blocks
 from p3dc._validation import as_names, as_rows, check_directions
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
@@ -18,7 +18,7 @@ from p3dc.priors.central import THUMBNAILS, Central, CentralRow, pack_central, u
 from p3dc.priors.geometry import SCATTERS, Geometry, Moments, learn_geometry
 from p3dc.priors.merging import merge_parts, names_of
 from p3dc.priors.sums import ClassSums
-from p3dc.priors.unlabelled import Batch, learn_centres, sum_clusters
+from p3dc.priors.unlabelled import Batch, as_array, learn_centres, sum_clusters
 
 VERSION = 2
 OPTIONAL = ("counts", "clusters", "lengths", "axes", "gains", *THUMBNAILS)
@@ -313,13 +313,14 @@ class Priors:
 
 
 def _blocks(features: npt.ArrayLike | FeatureSet) -> Callable[[], Iterable[Batch]]:
+    """Return a function that yields rows a block at a time, with their ids where they have any."""
     if isinstance(features, FeatureSet):
         rows, ids = features.features, features.ids
-        if ids is not None:
-            return lambda: ((block, ids[start : start + len(block)]) for start, block in row_blocks(rows))
     else:
-        rows = features if is_tensor(features) else as_rows(features, "features")
-    return lambda: (block for _, block in row_blocks(rows))
+        rows, ids = as_array(features), None
+    if ids is None:
+        return lambda: (block for _, block in row_blocks(rows))
+    return lambda: ((block, ids[start : start + len(block)].tolist()) for start, block in row_blocks(rows))
 
 
 def as_priors(priors: Priors | npt.ArrayLike | None) -> Priors | None:

@@ -119,7 +119,7 @@ def _with_directions(batches: Iterable[Batch]) -> Iterator[tuple[Array, npt.NDAr
         given, keys = batch if isinstance(batch, tuple) else (batch, None)
         if not (is_tensor(given) and len(given)) and not np.size(given):
             continue
-        rows = _checked(given)
+        rows = as_array(given)
         names = np.arange(n_before, n_before + len(rows)) if keys is None else np.asarray(keys)
         if len(names) != len(rows):
             raise InputError(f"there are {len(rows)} rows and {len(names)} keys. Give one key a row.")
@@ -131,7 +131,7 @@ def _with_directions(batches: Iterable[Batch]) -> Iterator[tuple[Array, npt.NDAr
             yield rows[nonzero], names[as_numpy(nonzero)]
 
 
-def _checked(rows: Any) -> Array:
+def as_array(rows: Any) -> Array:
     """Return rows as floats without NaN or infinity, on the device that they are on."""
     if not is_tensor(rows):
         return as_rows(rows, "features")
