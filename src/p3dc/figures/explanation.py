@@ -112,8 +112,10 @@ def _draw_thumbnails(ax: Any, height: float, thumbnails: list[bytes]) -> None:
 
     pictures = [np.asarray(ImageOps.fit(open_thumbnail(jpeg), (SQUARE, SQUARE))) for jpeg in thumbnails]
     row = HPacker(children=[OffsetImage(picture, zoom=0.42) for picture in pictures], pad=0, sep=2)
-    beside = {"xybox": (-4, 0), "boxcoords": "offset points", "box_alignment": (1, 0.5)}
-    ax.add_artist(AnnotationBbox(row, (0, height), **beside, frameon=False, pad=0))
+    beside = AnnotationBbox(
+        row, (0, height), (-4, 0), boxcoords="offset points", box_alignment=(1, 0.5), frameon=False, pad=0
+    )
+    ax.add_artist(beside)
 
 
 def _style(ax: Any) -> None:

@@ -106,6 +106,6 @@ def _restore_examples(
     check_text([*map(str, keys), *model.classes.tolist()], "names in it")
     if model.support.shape != (len(keys), n_features) or model.support.dtype.kind != "f":
         raise ValueError(f"its features are {model.support.dtype} of shape {model.support.shape}")
-    thumbnails = split_pieces(*(arrays[name] for name in THUMBNAILS), len(keys))
+    thumbnails = split_pieces(arrays["thumbnails"], arrays["thumbnail_sizes"], len(keys))
     rows = zip(keys, model.classes[model.labels].tolist(), model.support, thumbnails, strict=True)
     return [Example(str(key), *own) for key, *own in rows]

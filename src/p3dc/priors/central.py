@@ -1,6 +1,6 @@
 """The most central rows of clusters, shown where a class would show its name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,11 +63,13 @@ def unpack_central(arrays: Mapping[str, npt.NDArray[Any]], keys: Any, n_base: in
     whole = isinstance(keys, list) and len(keys) == n_base and all(isinstance(own, list) for own in keys)
     if not whole or not all(isinstance(key, str) for own in keys for key in own):
         raise ValueError("its clusters and their central rows do not fit together")
+    if len(arrays.keys() & set(THUMBNAILS)) == 1:
+        raise ValueError("its thumbnails do not fit together")
     n_rows = sum(map(len, keys))
-    present = [name for name in THUMBNAILS if name in arrays]
-    if present:
-        thumbnails: Sequence[bytes] = split_pieces(*(arrays[name] for name in THUMBNAILS), n_rows)
-    else:
+    joined, sizes = (arrays.get(name) for name in THUMBNAILS)
+    if joined is None or sizes is None:
         thumbnails = [b""] * n_rows
+    else:
+        thumbnails = split_pieces(joined, sizes, n_rows)
     rows = map(CentralRow, (key for own in keys for key in own), thumbnails)
     return tuple(tuple(next(rows) for _ in own) for own in keys)

@@ -3,35 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from p3dc._arrays import Array, Mask
+from p3dc._arrays import Array
 from p3dc.errors import InputError
-from p3dc.priors.central import Central
-from p3dc.priors.geometry import SCATTERS, Geometry, Moments, whitened_means
+from p3dc.priors.geometry import SCATTERS, Geometry, whitened_means
 from p3dc.priors.sums import ClassSums
 
 
-class Part(Protocol):
-    """What merging reads of :class:`p3dc.Priors`."""
-
-    prototypes: npt.NDArray[np.float64]
-    class_names: tuple[str, ...]
-    counts: npt.NDArray[np.int64] | None
-    moments: Moments | None
-    clusters: Mask
-    central: Central
-
-    @property
-    def geometry(self) -> Geometry | None:
-        """How samples scatter around their class."""
-
-    @property
-    def reason(self) -> str:
-        """Why there is no geometry."""
+Part = Any
+""":class:`p3dc.Priors`, which imports this module."""
 
 
 def merge_parts(parts: Sequence[Part]) -> dict[str, Any]:
