@@ -67,9 +67,6 @@ def unpack_central(arrays: Mapping[str, npt.NDArray[Any]], keys: Any, n_base: in
         raise ValueError("its thumbnails do not fit together")
     n_rows = sum(map(len, keys))
     joined, sizes = (arrays.get(name) for name in THUMBNAILS)
-    if joined is None or sizes is None:
-        thumbnails = [b""] * n_rows
-    else:
-        thumbnails = split_pieces(joined, sizes, n_rows)
+    thumbnails = [b""] * n_rows if joined is None or sizes is None else split_pieces(joined, sizes, n_rows)
     rows = map(CentralRow, (key for own in keys for key in own), thumbnails)
     return tuple(tuple(next(rows) for _ in own) for own in keys)

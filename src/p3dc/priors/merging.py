@@ -12,7 +12,6 @@ from p3dc.errors import InputError
 from p3dc.priors.geometry import SCATTERS, Geometry, whitened_means
 from p3dc.priors.sums import ClassSums
 
-
 Part = Any
 """:class:`p3dc.Priors`, which imports this module."""
 
@@ -76,7 +75,7 @@ def _geometry_of_one(parts: Sequence[Part], prototypes: Array, lengths: Array) -
     With clusters among them it is as tight as theirs: a sample agrees with its nearest clusters on more than the class,
     and in the looser geometry of a backbone's classes β would be too large with several shots.
     """
-    known = [part.geometry for part in sorted(parts, key=_is_clusters) if part.geometry is not None]
+    known: list[Geometry] = [part.geometry for part in sorted(parts, key=_is_clusters) if part.geometry is not None]
     if not known or not np.isfinite(lengths).all():
         return None
     tightness = [part.geometry.tightness for part in parts if _is_clusters(part) and part.geometry is not None]
