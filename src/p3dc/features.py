@@ -182,6 +182,15 @@ def stream_features(
             progress(done, n_rows)
 
 
+def stream_keyed(path: Address, *, progress: Progress | None = None) -> Iterator[tuple[Floats, Sequence[str]]]:
+    """Read rows a batch at a time, with their ids or, where they have none, the file's name and their numbers in it."""
+    n_before = 0
+    for rows, _, ids in stream_features(path, progress=progress):
+        numbers = range(n_before, n_before + len(rows))
+        yield rows, [f"{location(path).name}:{number}" for number in numbers] if ids is None else ids.tolist()
+        n_before += len(rows)
+
+
 def _batches(whole: FeatureSet, names: npt.NDArray[Any]) -> Iterator[Batch]:
     for start, block in row_blocks(whole.features):
         part = slice(start, start + len(block))

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from p3dc import ImageClassifier
+from p3dc import ImageClassifier, Priors
 from p3dc.app import session as sessions
-from p3dc.images.examples import Example
+from p3dc.images.examples import Example, open_thumbnail, thumbnail
 from p3dc.images.explanation import explain_features
+from p3dc.priors.central import CentralRow
 from tests.app.conftest import COLOURS, add, files, make, picture, teach, told
 
 POINTS = [None, (0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.3, 0.5), (0.2, 0.2)]
@@ -219,6 +221,32 @@ def test_an_example_is_explained_by_its_base_classes_and_is_no_neighbour_of_itse
     assert weights == sorted(weights, reverse=True)
     assert 0 < sum(weights) <= 1 + 1e-9
     assert found["base_classes"][0]["name"].startswith("colour ")
+
+
+def test_a_cluster_shows_its_central_photos(serve, base):
+    jpeg = thumbnail(Image.new("RGB", (30, 20), "teal"))
+    central = [[CentralRow("dir/a b.jpg", jpeg), CentralRow("17")]] * 5 + [[]] * 15
+    clusters = np.arange(20) < 5
+    client = serve(
+        priors=Priors(base.prototypes, base.class_names, geometry=base.geometry, clusters=clusters, central=central)
+    )
+    teach(client)
+    photo = client.project.state.photos[0]
+    found = client.get(f"/v1/photos/{photo.id}/explanation", params=query((0.0, 1.0))).json()
+    pulls = [pull for near in found["neighbours"] for pull in near["base_classes"]]
+    shown = [pull for pull in pulls if pull["central"]]
+    assert shown
+    assert {pull["name"] for pull in shown} <= {f"colour {n}" for n in range(5)}
+    for pull in shown:
+        first, second = pull["central"]
+        assert (first["name"], second) == ("dir/a b.jpg", {"name": "17", "thumbnail": None})
+        answer = client.get(first["thumbnail"])
+        assert (answer.status_code, answer.headers["content-type"]) == (200, "image/jpeg")
+        assert open_thumbnail(answer.content).size == (30, 20)
+    folder = first["thumbnail"].rsplit("/", 1)[0]
+    for nothing in (f"{folder}/1", f"{folder}/2", f"{folder}/-1", "/v1/priors/backbone/colour 0/0"):
+        told(client.get(nothing), 404, "not_found")
+    told(client.get(f"{folder}/first"), 422, "invalid")
 
 
 def test_without_priors_no_base_class_is_named(serve):

@@ -58,6 +58,36 @@ def test_rows_of_other_classes_are_proposed_as_groups(world):
     assert gap[1] > gap[0]
 
 
+@pytest.mark.parametrize("names", [np.arange(12), np.array([f"class {n:02}" for n in range(12)])])
+def test_rows_of_a_group_are_unknown_where_rows_may_be(world, names):
+    priors, novel = world
+    (support, labels), (pile, _) = rows_of(novel, range(4), 0, 5), rows_of(novel, range(8), 20, 40)
+    found = P3DCClassifier(priors, reject=0.01).fit(support, names[labels], unlabelled=pile)
+    own = np.concatenate(found.groups_)
+    unknown = "unknown" if names.dtype.kind == "U" else -1
+    assert (found.transduction_[own] == unknown).all()
+    below = found._fitted.transduction.known < found.unknown_below_
+    assert not below[own].all(), "the threshold alone would not do"
+    others = np.setdiff1d(np.arange(len(pile)), own)
+    np.testing.assert_array_equal(found.transduction_[others] == unknown, below[others])
+    kept = P3DCClassifier(priors).fit(support, names[labels], unlabelled=pile)
+    assert set(kept.transduction_) <= set(names[:4])
+    assert [group.tolist() for group in kept.groups_] == [group.tolist() for group in found.groups_]
+
+
+def test_there_are_no_groups_where_all_rows_are_believed_to_be_of_the_classes(world):
+    priors, novel = world
+    (support, labels), (pile, _) = rows_of(novel, range(4), 0, 5), rows_of(novel, range(8), 20, 40)
+    model = P3DCClassifier(priors, reject=0.01).fit(support, labels, unlabelled=pile)._fitted
+    assert model.groups
+    for closed, n_groups in ((0.5, len(model.groups)), (0.6, 0)):
+        same = replace(model)
+        refinement = replace(model.calibrated.refinement, closed=closed)
+        vars(same)["calibrated"] = replace(model.calibrated, refinement=refinement)
+        assert len(same.groups) == n_groups
+        assert same.transduction.grouped.any() == bool(n_groups)
+
+
 def test_probabilities_of_the_unlabelled_rows_sum_to_one_and_agree_with_their_labels(world):
     priors, novel = world
     found = P3DCClassifier(priors).fit(*rows_of(novel, range(3), 0, 2), unlabelled=rows_of(novel, range(3), 9, 29)[0])

@@ -71,12 +71,13 @@ def test_evaluate_draws_a_pile_for_each_task(p3dc, files, tmp_path, novel, balan
     status, output, _ = p3dc(
         "evaluate", "--base", files["base"], "--novel", files["novel"], "--query", 5, "--tasks", 12, "--json", figures,
         "--method", "l2n", "--auto", "--pile", 20, "--pile-balance", balance, "--pile-unknown", 0.5,
-        "--pile-queries", where,
+        "--pile-unknown-classes", 2, "--pile-queries", where,
     )  # fmt: skip
     assert status == 0
-    assert f"piles of 20 photos ({balance}, 50 % unknown), 12 tasks" in output
+    assert f"piles of 20 photos ({balance}, 50 % unknown of 2 classes), 12 tasks" in output
     content = json.loads(figures.read_text())
     pile = {"n_pile": 20, "pile_balance": balance, "pile_unknown": 0.5, "pile_queries": where}
+    pile["pile_unknown_classes"] = 2
     assert content["protocol"].items() >= pile.items()
     entries = content["results"][0]["methods"]
     assert [entry["name"] for entry in entries] == ["L2N", "P3DC (auto)", "P3DC (auto, pile)"]

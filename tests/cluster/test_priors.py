@@ -9,7 +9,7 @@ import pytest
 from p3dc import FeatureSet, Priors
 from p3dc.cluster.priors import average, average_unlabelled
 from p3dc.errors import InputError
-from p3dc.features import stream_features
+from p3dc.features import stream_features, stream_keyed
 
 
 @pytest.fixture
@@ -47,9 +47,17 @@ def test_priors_are_those_of_one_process(two_workers, parts):
 
 
 @pytest.mark.ray
-def test_clusters_are_those_of_one_process(two_workers, parts):
+@pytest.mark.parametrize("with_ids", [False, True])
+def test_clusters_are_those_of_one_process(two_workers, parts, with_ids):
+    for path in sorted(parts.iterdir()) if with_ids else ():
+        part = FeatureSet.load(path)
+        ids = [f"{path.stem}/{row}.jpg" for row in range(len(part))]
+        FeatureSet(part.features, part.labels, part.class_names, ids).save(path)
     found = average_unlabelled([parts])
-    expected = Priors.from_unlabelled(lambda: (rows for rows, _, _ in stream_features(parts)))
+    in_order = [batch for path in sorted(parts.iterdir()) for batch in stream_keyed(path)]
+    expected = Priors.from_unlabelled(lambda: in_order)
+    assert found.central == expected.central
+    assert found.central[0][0].key.endswith(".jpg") == with_ids
     assert found.class_names == expected.class_names
     assert found.clusters.all()
     np.testing.assert_array_equal(found.counts, expected.counts)

@@ -219,3 +219,18 @@ def test_a_plan_with_a_pile_has_a_row_that_learns_from_it(novel, priors):
 def test_piles_that_cannot_be_drawn_are_refused_in_one_sentence(novel, options, sentence):
     with pytest.raises(InputError, match=sentence):
         evaluate(L2N(), novel, n_tasks=3, **(DRAWING | options))
+
+
+@pytest.mark.parametrize("n_classes", [1, 3])
+def test_the_unknown_photos_of_a_pile_are_of_so_many_classes(novel, n_classes):
+    seen = []
+
+    class Watching(PileLearner):
+        def fit(self, X, y, unlabelled=None):
+            seen.append({tuple(row) for row in unlabelled})
+            return super().fit(X, y, unlabelled=unlabelled)
+
+    class_of = {tuple(row): label for row, label in zip(novel.features, novel.labels.tolist(), strict=True)}
+    options = pile_options("one", 0.8, "outside") | {"pile_unknown_classes": n_classes}
+    evaluate(Watching(), novel, n_tasks=N_TASKS, **DRAWING, **options)
+    assert [len({class_of[row] for row in rows}) for rows in seen] == [1 + n_classes] * N_TASKS

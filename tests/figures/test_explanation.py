@@ -4,19 +4,21 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
+from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 from PIL import Image
 
 from p3dc.errors import InputError
 from p3dc.figures import ExplanationDisplay
 from p3dc.images.classifier import Prediction
 from p3dc.images.examples import Example, thumbnail
-from p3dc.images.explanation import Explanation, Neighbour
+from p3dc.images.explanation import Explanation, Neighbour, Pull
+from p3dc.priors.central import CentralRow
 
 
 @pytest.fixture
 def explanation():
     jpeg = thumbnail(Image.new("RGB", (40, 30), "olive"))
-    pulls = (("stork", 0.6), ("a class with a very long name indeed", 0.4))
+    pulls = (Pull("stork", 0.6), Pull("a class with a very long name indeed", 0.4))
     near = [Neighbour(Example(f"{i}.jpg", "tern", np.ones(3), jpeg), 0.9 - i / 10, pulls) for i in range(3)]
     prediction = Prediction("new.jpg", "tern", 0.8, "gull", 0.2)
     return Explanation(prediction, jpeg, {"gull": 0.3, "tern": 0.7}, tuple(near), 0.0, 0.5, 0.1)
@@ -76,3 +78,22 @@ def test_names_that_the_font_cannot_show_are_no_warning(explanation, tmp_path):
 def test_a_damaged_thumbnail_is_refused(explanation):
     with pytest.raises(InputError, match="thumbnail in the model is damaged"):
         ExplanationDisplay(replace(explanation, photo=b"junk")).plot()
+
+
+def test_a_cluster_shows_thumbnails_or_a_key(explanation, tmp_path):
+    small = explanation.photo
+    pulls = (
+        Pull("cluster 0001", 0.5, (CentralRow("a.jpg", small), CentralRow("b.jpg", small), CentralRow("c.jpg"))),
+        Pull("cluster 0002", 0.3, (CentralRow("17"),)),
+        Pull("stork", 0.2),
+    )
+    near = tuple(replace(each, pulls=pulls) for each in explanation.neighbours)
+    display = ExplanationDisplay(replace(explanation, neighbours=near)).plot()
+    bars = display.figure_.axes[3]
+    assert [text.get_text() for text in bars.texts] == [" cluster of 17", " stork"]
+    (row,) = (artist for artist in bars.get_children() if isinstance(artist, AnnotationBbox))
+    assert len(row.findobj(OffsetImage)) == 2
+    display.save(tmp_path / "why.png")
+    damaged = replace(near[0], pulls=(replace(pulls[0], central=(CentralRow("a.jpg", b"junk"),)),))
+    with pytest.raises(InputError, match="thumbnail in the model is damaged"):
+        ExplanationDisplay(replace(explanation, neighbours=(damaged,))).plot()

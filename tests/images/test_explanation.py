@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from p3dc import ImageClassifier
+from p3dc import ImageClassifier, Priors
 from p3dc.errors import InputError
+from p3dc.images.central_photos import LONGEST, with_thumbnails
+from p3dc.images.embedding import embed_images
+from p3dc.images.examples import open_thumbnail
 from p3dc.images.explanation import N_NEIGHBOURS, explain
+from p3dc.images.sources import list_folder
 from p3dc.method import l2_normalize
+from p3dc.priors.central import CentralRow
 from tests.images.conftest import COLOURS, paint, paint_classes
 from tests.images.test_extraction import Colours
 
@@ -75,7 +80,7 @@ def test_pulls_are_the_weights_of_both_levels(pulled, colour_priors, photo, poin
     for near in explain(classifier, photo).neighbours:
         sample, task = weights[keys.index(near.example.key)]
         expected = dict(zip(colour_priors.class_names, alpha * sample + beta * task, strict=True))
-        shown = dict(near.pulls)
+        shown = {pull.name: pull.weight for pull in near.pulls}
         assert len(shown) == 5
         assert list(shown.values()) == sorted(shown.values(), reverse=True)
         assert 0 < sum(shown.values()) <= 1 + 1e-12
@@ -91,7 +96,7 @@ def test_where_nothing_pulls_it_says_what_the_examples_resemble(pulled, colour_p
     keys = [example.key for example in classifier.examples]
     for near in explanation.neighbours:
         alone = classifier.calibrated.pulls()[2][keys.index(near.example.key), 0]
-        assert [weight for _, weight in near.pulls] == pytest.approx(np.sort(alone)[::-1][:5])
+        assert [pull.weight for pull in near.pulls] == pytest.approx(np.sort(alone)[::-1][:5])
     report = "\n".join(explanation.lines())
     assert "pulled" not in report
     assert "; resembles " in report
@@ -109,7 +114,7 @@ def test_it_is_written_as_lines(pulled, photo):
     assert first == f"{photo}: rust ({100 * explanation.prediction.probability:.0f} % rust)"
     assert len(others) == N_NEIGHBOURS
     for line, near in zip(others, explanation.neighbours, strict=True):
-        name, weight = near.pulls[0]
+        name, weight = near.pulls[0].name, near.pulls[0].weight
         start = f"  {near.cosine:+.2f}  {near.example.label}  {near.example.key}; pulled by "
         assert line.startswith(f"{start}{name} {100 * weight:.0f} %, ")
         assert line.count("%") == 5
@@ -139,7 +144,7 @@ def test_json_has_all_but_the_pictures(pulled, photo):
     assert report["beta"] == POINT[1]
     for entry, near in zip(report["neighbours"], explanation.neighbours, strict=True):
         assert (entry["photo"], entry["label"], entry["cosine"]) == (near.example.key, near.example.label, near.cosine)
-        assert [(pull["name"], pull["weight"]) for pull in entry["base_classes"]] == list(near.pulls)
+        assert entry["base_classes"] == [{"name": pull.name, "weight": pull.weight} for pull in near.pulls]
 
 
 def test_a_photo_that_cannot_be_read_is_named(pulled, tmp_path):
@@ -159,6 +164,34 @@ def test_with_the_real_network_base_classes_have_names(photos, lite0_backbone):
     classifier = ImageClassifier(lite0_backbone, plain.examples, plain.priors, reject=None, point=(0.0, 0.5))
     explanation = explain(classifier, photos / "teal" / "2.png")
     assert explanation.neighbours[0].example.key == "teal/2.png"
-    names = {name for near in explanation.neighbours for name, _ in near.pulls}
+    names = {pull.name for near in explanation.neighbours for pull in near.pulls}
     assert names <= set(plain.priors.class_names)
     assert len(names) >= 5
+
+
+def test_a_cluster_shows_its_most_central_photos_in_place_of_a_name(pulled, photos, photo):
+    files = list(list_folder(photos))
+    found = dict(embed_images(files, lambda file: Image.open(file.path).convert("RGB"), Colours()))
+    rows = np.stack([found[file] for file in files])
+    plain = Priors.from_unlabelled(lambda: [(rows, [file.key for file in files])], n_clusters=6)
+    clusters = with_thumbnails(plain, files)
+    explanation = explain(ImageClassifier(Colours(), pulled.examples, clusters, reject=None, point=POINT), photo)
+    report, lines = explanation.to_json(), list(explanation.lines())
+    for near, entry, line in zip(explanation.neighbours, report["neighbours"], lines[1:], strict=True):
+        for pull, written in zip(near.pulls, entry["base_classes"], strict=True):
+            assert pull.central == clusters.central[clusters.class_names.index(pull.name)]
+            assert written["central"] == [row.key for row in pull.central]
+            assert f"cluster of {pull.central[0].key} {100 * pull.weight:.0f} %" in line
+            for row in pull.central:
+                assert max(open_thumbnail(row.thumbnail).size) <= LONGEST
+                colour = np.asarray(open_thumbnail(row.thumbnail)).mean(axis=(0, 1))
+                np.testing.assert_allclose(colour, COLOURS[row.key.split("/")[0]], atol=25)
+
+
+def test_a_central_photo_that_has_gone_has_no_thumbnail(photos):
+    files = list(list_folder(photos))
+    priors = Priors(np.eye(2), clusters=[True, True], central=[[CentralRow(file.key)] for file in files[:2]])
+    files[0].path.unlink()
+    gone, there = with_thumbnails(priors, files).central
+    assert gone == (CentralRow(files[0].key),)
+    assert there[0].thumbnail

@@ -13,7 +13,8 @@ def test_the_page_says_that_photos_helped_and_a_group_becomes_a_class(examples, 
     wait_for_labels(page, examples)
     at(page, "ask-input").set_input_files(reds(6))
     expect(at(page, "group")).to_contain_text("6 photos look like one another and like none of your classes.")
-    wait_for_labels(page, examples)
+    labels = wait_for_labels(page, examples)
+    assert [label for label, _, _ in labels.values()].count("unknown") >= 6
     used = round(100 * examples.get("view")["pile"]["used"])
     expect(at(page, "pile")).to_have_text(
         f"The photos to be labelled helped: {used}\u00a0% of what is known of the classes comes from them."
@@ -27,6 +28,10 @@ def test_the_page_says_that_photos_helped_and_a_group_becomes_a_class(examples, 
     expect(at(page, "group")).to_have_count(0)
     assert examples.sizes()["red"] == 6
     wait_for_labels(page, examples)
+    page.keyboard.press("Control+z")
+    expect(card(page, "red")).to_have_count(0)
+    expect(at(page, "group")).to_have_count(1)
+    assert "red" not in examples.sizes(), "the class and its photos go in one step"
 
 
 def test_a_point_set_by_hand_takes_no_help(examples, visit):

@@ -1,9 +1,14 @@
 """The reasons for a label, and what else can be done where they are shown."""
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
-from tests.page.conftest import DESKTOP, PHONE, at, card, percent, result, wait_for_labels, wait_until
+from p3dc import Priors
+from p3dc.images.examples import thumbnail
+from p3dc.priors.central import CentralRow
+from tests.page.conftest import DESKTOP, PHONE, Served, at, card, percent, result, wait_for_labels, wait_until
 
 pytestmark = pytest.mark.browser
 sizes = pytest.mark.parametrize("look", [DESKTOP, PHONE], ids=["desktop", "phone"])
@@ -101,3 +106,28 @@ def test_the_map_is_walked_by_keys_and_enter_says_why(examples, visit):
     page.keyboard.press("Escape")
     expect(here).to_be_focused()
     expect(here).to_have_attribute("aria-label", last)
+
+
+def test_a_cluster_shows_its_central_photos_in_place_of_a_name(visit, tmp_path):
+    jpeg = thumbnail(Image.new("RGB", (40, 30), "teal"))
+    rng = np.random.default_rng(0)
+    rows = np.abs(2 * np.repeat(rng.normal(size=(10, 1280)), 12, axis=0) + rng.normal(size=(120, 1280)))
+    plain = Priors.from_unlabelled(rows)
+    assert plain.geometry is not None
+    named = [[CentralRow(f"{n}.jpg", jpeg), CentralRow("17", jpeg)] for n in range(len(plain))]
+    path = tmp_path / "clusters.safetensors"
+    plain.with_central(named).save(path)
+    served = Served("--priors", path)
+    try:
+        served.post("drawings")
+        page = visit(served)
+        wait_for_labels(page, served)
+        page.get_by_role("button", name="robin 2.webp", exact=True).click()
+        row = at(page.get_by_role("dialog"), "pulled-by").first.get_by_role("listitem").first
+        told = served.get(f"photos/{identity(served, 'robin 2.webp')}/explanation")["base_classes"][0]
+        pictures = at(row, "central").get_by_role("img")
+        assert [each.get_attribute("alt") for each in pictures.all()] == [each["name"] for each in told["central"]]
+        wait_until(lambda: pictures.first.evaluate("picture => picture.naturalWidth") == 40)
+        expect(row).not_to_contain_text("cluster")
+    finally:
+        served.stop()

@@ -173,8 +173,8 @@ def test_streams_that_do_not_fit_together_are_refused():
         Priors.from_batches([])
     with pytest.raises(InputError, match="Give one label a row"):
         Priors.from_batches([([[1.0, 2.0]], ["a", "b"])])
-    with pytest.raises(InputError, match="without counts cannot be merged"):
-        Priors.merge([Priors([[1.0]])])
+    with pytest.raises(InputError, match="the class 'a' is in several of the priors, and some have no counts"):
+        Priors.merge([Priors([[1.0]], ["a"], counts=[2]), Priors([[1.0]], ["a"])])
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path, priors):

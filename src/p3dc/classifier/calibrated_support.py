@@ -23,10 +23,21 @@ QUERY_BYTES = 2**26
 
 
 class Scores(NamedTuple):
-    """Cosines of queries to the classes, (Q, N), and how surely each query belongs to any of them, (Q,)."""
+    """Scores of queries.
+
+    Attributes
+    ----------
+    cosines : array of shape (Q, N)
+        To the classes.
+    known : array of shape (Q,)
+        How surely each query belongs to any of the classes.
+    grouped : mask of shape (Q,), or None
+        Which of them belong to a group that waits for a name.
+    """
 
     cosines: Array
     known: Array
+    grouped: Mask | None = None
 
 
 @dataclass(frozen=True, eq=False)

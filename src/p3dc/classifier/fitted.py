@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from p3dc._arrays import Array, Labels, Rows, as_numpy, is_tensor, to_device_of
+from p3dc._arrays import Array, Labels, Mask, Rows, as_numpy, is_tensor, to_device_of
 from p3dc._validation import as_labels
 from p3dc.adaptive.settings import Settings
 from p3dc.adaptive.space import WhitenedSpace
@@ -148,8 +148,9 @@ class FittedClassifier:
         return temperature.probabilities(cosines, self.temperature)
 
     def unknown(self, scores: Scores) -> Array:
-        """Decide which queries belong to none of the classes, mask (Q,)."""
-        return is_unknown(scores.known, self.unknown_below)
+        """Decide which queries belong to none of the classes, mask (Q,): those below the threshold, and groups."""
+        unknown = is_unknown(scores.known, self.unknown_below)
+        return unknown if self.reject is None or scores.grouped is None else unknown | scores.grouped
 
     def predict(self, scores: Scores) -> Array:
         """Return the class of the largest cosine, or the label of unknown queries, (Q,)."""
@@ -194,16 +195,18 @@ class FittedClassifier:
             penalties.append(refinement.penalty(pile))
         shares = self.temperature * np.log(refinement.shares * len(self.classes))
         found = np.concatenate(cosines)
-        return Scores(found + shares, known_score(found, np.concatenate(penalties)))
+        known = known_score(found, np.concatenate(penalties))
+        return Scores(found + shares, known, _mask(self.groups, len(found)))
 
     @cached_property
     def groups(self) -> list[Rows]:
         """Unlabelled rows that resemble each other and none of the classes: the largest group first.
 
-        The most central rows of each group come first.
+        The most central rows of each group come first. Where every row is rather believed to belong to a class, there
+        are no groups.
         """
         refinement = self.calibrated.refinement
-        if refinement is None:
+        if refinement is None or refinement.closed > 0.5:
             return []
         sample, found = self._sample, []
         for group in np.flatnonzero(refinement.proposed):
@@ -211,3 +214,11 @@ class FittedClassifier:
             nearest = self._pile(own) @ refinement.groups[group]
             found.append(own[np.argsort(-nearest, kind="stable")])
         return sorted(found, key=len, reverse=True)
+
+
+def _mask(groups: list[Rows], n_rows: int) -> Mask:
+    """Mark the rows that are in any of the groups, (n_rows,)."""
+    mask = np.zeros(n_rows, dtype=bool)
+    for group in groups:
+        mask[group] = True
+    return mask

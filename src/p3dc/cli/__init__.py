@@ -17,7 +17,8 @@ from p3dc.cli.shared import app
 from p3dc.errors import InputError
 
 COMMANDS = {
-    "research": ("demo", "evaluate", "search", "reproduce", "priors"),
+    "research": ("demo", "evaluate", "search", "reproduce"),
+    "priors": ("priors",),
     "photos": ("extract", "fit", "predict", "label", "explain", "add"),
     "backbones": ("backbone",),
     "serving": ("serve",),

@@ -71,16 +71,16 @@ def extract(
     check_outputs(json=json, inputs=[images])
     folder = location(out)
     skipped: Counter[str] = Counter()
-    files: Iterable[ImageFile] = _reporting_skipped(list_images(images, skipped), skipped)
+    files: Iterable[ImageFile] = reporting_skipped(list_images(images, skipped), skipped)
     options = {"views": views, "maps": maps, "part_rows": part_rows, "batch": batch}
     with engine_of(engine, address) as on_ray, bar("images") as progress:
         if not on_ray and isinstance(location(images), Path):
             files = list(files)  # then the bar knows how many there are
-        done = _extract(files, backbone, device, folder, on_ray=on_ray, **options, progress=progress)
+        done = extract_images(files, backbone, device, folder, on_ray=on_ray, **options, progress=progress)
     if json is not None:
         failed = [{"id": key, "why": why} for key, why in done.failures]
         write_json(json, {"folder": str(folder), "rows": done.n_rows, "files": done.n_files, "failures": failed})
-    _report_failures(done.failures)
+    report_failures(done.failures)
     earlier = f", {done.n_kept:,} of them by an earlier run" if done.n_kept else ""
     screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(folder)}{earlier}")
     if not done.n_rows:
@@ -112,7 +112,7 @@ def fit(
         if others:
             together = classifier.label_together(others, progress=begin("photos without labels"))
             classifier = together.classifier
-            _report_failures((found.key, found.failure) for found in together.predictions if found.failure)
+            report_failures((found.key, found.failure) for found in together.predictions if found.failure)
             if not classifier.unlabelled_keys:
                 raise InputError(
                     f"none of the {len(others)} unlabelled photos could be read. Look at the reasons above."
@@ -176,7 +176,7 @@ def predict(
                 failures.append((found.key, found.failure))
             else:
                 counts[found.label] += 1
-    _report_failures(failures)
+    report_failures(failures)
     if csv_file is not None:
         listed = ", ".join(f"{label} {count}" for label, count in sorted(counts.items()))
         typer.echo(f"{counts.total():,} photos labelled in {csv_file}: {listed}", err=True)
@@ -213,7 +213,7 @@ def label(
         classifier = _learn(support, network, priors, reject, views, begin("examples"))
         together = classifier.label_together(files, balance="equal" if equal else None, progress=begin("photos"))
     failures = [(found.key, found.failure) for found in together.predictions if found.failure]
-    _report_failures([*classifier.failures, *failures])
+    report_failures([*classifier.failures, *failures])
     refined, counts = together.classifier, Counter(found.label for found in together.predictions if not found.failure)
     group_of = {key: str(number) for number, keys in enumerate(together.groups, 1) for key in keys}
     with csv_output(csv_file, echo=False) as write:
@@ -259,7 +259,7 @@ def explain(
     screen().print(f"Picture: {out}")
 
 
-def _extract(
+def extract_images(
     files: Iterable[ImageFile], backbone: str, device: str | None, out: Location, *, on_ray: bool, **options: Any
 ) -> "Extraction":
     """Extract here or on Ray."""
@@ -307,7 +307,7 @@ def _list_labelled(support: Path) -> list[ImageFile]:
     return files
 
 
-def _reporting_skipped(files: Iterable[ImageFile], skipped: Counter[str]) -> Iterator[ImageFile]:
+def reporting_skipped(files: Iterable[ImageFile], skipped: Counter[str]) -> Iterator[ImageFile]:
     """Pass images on; after the last, report skipped files."""
     yield from files
     _report_skipped(skipped)
@@ -351,14 +351,15 @@ def _load_priors(name: str) -> Any:
     return name if name == "backbone" else Priors.load(name)
 
 
-def _report_failures(failures: Iterable[tuple[str, str]]) -> None:
+def report_failures(failures: Iterable[tuple[str, str]]) -> None:
+    """Print each photo that could not be used, and why."""
     for key, why in failures:
         typer.echo(f"p3dc: {key}: {why}", err=True)
 
 
 def _print_review(classifier: ImageClassifier, out: Path) -> None:
     found, console = classifier.review, screen()
-    _report_failures(classifier.failures)
+    report_failures(classifier.failures)
     listed = ", ".join(f"{name} {count}" for name, count in found.shots.items())
     console.print(f"{len(found.shots)} classes, {sum(found.shots.values())} photos: {listed}")
     for one, two in found.duplicates[:MAX_DUPLICATES]:

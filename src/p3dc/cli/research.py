@@ -1,4 +1,4 @@
-"""Commands for features: demo, evaluate, search, reproduce, priors."""
+"""Commands for features: demo, evaluate, search, reproduce."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,18 +7,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from p3dc._arrays import Progress
 from p3dc.adaptive.settings import check_weights
 from p3dc.baselines.registry import TABLE_1, also_read
 from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, check_outputs, engine_of, screen
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
 from p3dc.evaluation import report
-from p3dc.evaluation.executors import Drawing, Executor, step_progress
+from p3dc.evaluation.executors import Drawing, Executor
 from p3dc.evaluation.protocol import DEFAULT_METHODS, DRAWN_FOR_NOVEL, KEYS, EvaluationPlan, EvaluationResult, run_plan
 from p3dc.evaluation.search import SearchResult, gain_outside, search
 from p3dc.evaluation.splits import check_disjoint, hold_out
-from p3dc.features import FeatureSet, stream_features
+from p3dc.features import FeatureSet
 from p3dc.figures import GridDisplay, save_figure
 from p3dc.io.atomic import write_json
 from p3dc.method import ATTENTIONS
@@ -102,6 +101,9 @@ def evaluate(
         str, typer.Option(help="Classes in the pile: equal, one, or the concentration of a Dirichlet distribution.")
     ] = "equal",
     pile_unknown: Annotated[float, typer.Option(help="Share of the pile that is of other classes.")] = 0.0,
+    pile_unknown_classes: Annotated[
+        int | None, typer.Option(help="How many classes the other photos of a pile are of; by default any.")
+    ] = None,
     pile_queries: Annotated[
         str, typer.Option(help="inside: classify the photos of the pile; outside: other photos.")
     ] = "inside",
@@ -133,6 +135,7 @@ def evaluate(
         n_pile=pile,
         pile_balance=_balance(pile_balance),
         pile_unknown=pile_unknown,
+        pile_unknown_classes=pile_unknown_classes,
         pile_queries=pile_queries,  # type: ignore[arg-type]
         methods=[*method, "auto"] if auto else method,
         attentions=attention,  # type: ignore[arg-type]
@@ -158,7 +161,8 @@ def evaluate(
             with bar(report.shots(n_shot)) as progress:
                 results.append(run_plan(plan, n_shot, **sets, **where, progress=progress))
     console = screen()
-    piles = f"piles of {pile} photos ({pile_balance}, {100 * pile_unknown:g} % unknown)"
+    spread = "" if pile_unknown_classes is None else f" of {pile_unknown_classes} classes"
+    piles = f"piles of {pile} photos ({pile_balance}, {100 * pile_unknown:g} % unknown{spread})"
     asked = [f"{query} queries a class"] * (not pile or pile_queries == "outside") + [piles] * (pile > 0)
     setting = f"{way} ways, {', '.join(asked)}, {tasks:,} tasks, 95 % intervals"
     console.print(f"Accuracy (%), {setting}:\n")
@@ -271,35 +275,6 @@ def reproduce_command(
     console.print(f"Report: {out / 'report.html'}")
 
 
-@app.command("priors")
-def priors_command(
-    features: Annotated[list[Path], typer.Argument(help="Features of base classes, or priors to merge.")],
-    out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
-    unlabelled: Annotated[
-        bool, typer.Option("--unlabelled", help="Ignore labels, and average clusters of all rows instead.")
-    ] = False,
-    engine: Engine = "local",
-    address: Address = None,
-    json: JsonFile = None,
-) -> None:
-    """Average the features of each base class, or of clusters of photos without labels; several files are merged."""
-    check_outputs(json=json, out=out)
-    if out.suffix != ".safetensors":
-        raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
-    with engine_of(engine, address) as on_ray, bar("parts" if on_ray else "rows") as progress:
-        if unlabelled:
-            priors = _average_unlabelled(features, on_ray, progress)
-        else:
-            steps = (step_progress(progress, step, len(features)) for step in range(len(features)))
-            priors = Priors.merge(_average(path, on_ray, step) for path, step in zip(features, steps, strict=True))
-    priors.save(out)
-    rows = 0 if priors.counts is None else int(priors.counts.sum())
-    screen().print(f"{priors} from {rows:,} rows, written to {out}")
-    if json is not None:
-        facts = {"classes": len(priors), "features": priors.prototypes.shape[1], "rows": rows, "file": str(out)}
-        write_json(json, facts)
-
-
 def _load_base(path: Path, also: Sequence[str] = ()) -> FeatureSet | Priors:
     return Priors.load(path) if path.suffix == ".safetensors" else FeatureSet.load(path, also=also)
 
@@ -308,38 +283,12 @@ def _priors_of(base: FeatureSet | Priors) -> Priors:
     return base if isinstance(base, Priors) else Priors.from_features(base)
 
 
-def _average(path: Path, on_ray: bool, progress: Progress | None) -> Priors:
-    """Average features without holding them all."""
-    if path.suffix == ".safetensors":
-        return Priors.load(path)
-    if not on_ray:
-        return Priors.from_batches((rows, labels) for rows, labels, _ in stream_features(path, progress=progress))
-    from p3dc.cluster.priors import average
-
-    return average(path, progress)
-
-
 def _balance(text: str) -> PileBalance:
     """Read a balance: a name, or a concentration."""
     try:
         return float(text)
     except ValueError:
         return text  # type: ignore[return-value]
-
-
-def _average_unlabelled(paths: list[Path], on_ray: bool, progress: Progress | None) -> Priors:
-    """Average clusters of the rows of all files, without holding them all."""
-    for path in paths:
-        if path.suffix == ".safetensors":
-            raise InputError(f"{path} holds priors, which have no rows to cluster. Merge them without --unlabelled.")
-    if on_ray:
-        from p3dc.cluster.priors import average_unlabelled
-
-        return average_unlabelled(paths, progress)
-    steps = (step_progress(progress, step, 2 * len(paths)) for step in range(2 * len(paths)))  # there are two passes
-    return Priors.from_unlabelled(
-        lambda: (rows for path in paths for rows, _, _ in stream_features(path, progress=next(steps)))
-    )
 
 
 def _executor(on_ray: bool) -> Executor | None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from p3dc._arrays import Progress
 from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
-from p3dc.features import feature_parts, stream_features
+from p3dc.features import feature_parts, stream_features, stream_keyed
 from p3dc.io.store import Address, Location
 from p3dc.priors.prototypes import Priors
 from p3dc.priors.sums import ClassSums
@@ -45,7 +45,7 @@ def average_unlabelled(paths: Sequence[Address], progress: Progress | None = Non
     The centres are learned in this process, from a sample of all rows; the rows of each cluster are summed on the
     connected Ray cluster as :func:`average` sums those of classes.
     """
-    centres, _ = learn_centres(rows for path in paths for rows, _, _ in stream_features(path))
+    centres, _ = learn_centres(batch for path in paths for batch in stream_keyed(path))
     return Priors.from_sums(_sum_parts(paths, load_ray().put(centres), progress))
 
 
@@ -74,8 +74,9 @@ def _tree(sums: list[Any]) -> Any:
 
 
 def _sum(parts: list[Location], centres: npt.NDArray[np.float32] | None) -> ClassSums:
-    batches = ((rows, labels) for part in parts for rows, labels, _ in stream_features(part))
-    return ClassSums.of_batches(batches) if centres is None else sum_clusters((rows for rows, _ in batches), centres)
+    if centres is not None:
+        return sum_clusters((batch for part in parts for batch in stream_keyed(part)), centres)
+    return ClassSums.of_batches((rows, labels) for part in parts for rows, labels, _ in stream_features(part))
 
 
 def _join(*parts: ClassSums) -> ClassSums:

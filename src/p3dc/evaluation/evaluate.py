@@ -29,6 +29,7 @@ def evaluate(
     pile_balance: PileBalance = "equal",
     pile_unknown: float = 0.0,
     pile_queries: PileQueries = "inside",
+    pile_unknown_classes: int | None = None,
     device: str | None = None,
     memory: Memory | None = None,
     progress: Progress | None = None,
@@ -58,6 +59,8 @@ def evaluate(
     pile_queries : {"inside", "outside"}, default="inside"
         What is classified: the photos of the pile, unknown ones among them, or the queries, which are not in the pile.
         A transductive baseline sees only what it classifies.
+    pile_unknown_classes : int, optional
+        How many classes the unknown photos of a pile are of; by default any of those outside the task.
     device : str, optional
         Where a :class:`P3DCClassifier` runs: "cuda", "cuda:1" or "cpu" with torch, None with NumPy. The predictions
         are the same.
@@ -83,7 +86,9 @@ def evaluate(
     >>> print(evaluate(P3DCClassifier(), features, n_tasks=100))
     86.04 ± 1.17 % (95 % CI, 100 tasks), calibration error 0.025
     """
-    drawing = Drawing(n_way, n_shot, n_query, seed, n_unknown, n_pile, pile_balance, pile_unknown, pile_queries)
+    drawing = Drawing(
+        n_way, n_shot, n_query, seed, n_unknown, n_pile, pile_balance, pile_unknown, pile_queries, pile_unknown_classes
+    )
     where = (device, memory, progress, executor)
     return _compare(drawing.on(features), {"": classifier}, features, n_tasks, n_pile > 0, *where).scores[""]
 
@@ -102,6 +107,7 @@ def compare(
     pile_balance: PileBalance = "equal",
     pile_unknown: float = 0.0,
     pile_queries: PileQueries = "inside",
+    pile_unknown_classes: int | None = None,
     device: str | None = None,
     memory: Memory | None = None,
     progress: Progress | None = None,
@@ -114,7 +120,7 @@ def compare(
     classifiers : mapping from name to classifier, or sequence of classifiers
         The members of a sequence are named after their classes.
     features, n_way, n_shot, n_query, n_tasks, seed, n_unknown, n_pile, pile_balance, pile_unknown, \
-    pile_queries, device, memory, progress, executor
+    pile_queries, pile_unknown_classes, device, memory, progress, executor
         As in :func:`evaluate`.
 
     Returns
@@ -138,7 +144,9 @@ def compare(
     named = classifiers if isinstance(classifiers, Mapping) else _by_class_name(classifiers)
     if not named:
         raise InputError("there are no classifiers to compare. Give at least one.")
-    drawing = Drawing(n_way, n_shot, n_query, seed, n_unknown, n_pile, pile_balance, pile_unknown, pile_queries)
+    drawing = Drawing(
+        n_way, n_shot, n_query, seed, n_unknown, n_pile, pile_balance, pile_unknown, pile_queries, pile_unknown_classes
+    )
     where = (device, memory, progress, executor)
     return _compare(drawing.on(features), named, features, n_tasks, n_pile > 0, *where)
 

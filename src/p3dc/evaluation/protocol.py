@@ -23,7 +23,7 @@ from p3dc.tasks import PileBalance
 KEYS = (*METHODS, "p3dc", "auto")
 DEFAULT_METHODS = ("nn", "l2n", "cl2n", "p3dc")
 AUTO_ROW, PILE_ROW = "P3DC (auto)", "P3DC (auto, pile)"
-DRAWN_FOR_NOVEL = ("n_unknown", "n_pile", "pile_balance", "pile_unknown", "pile_queries")
+DRAWN_FOR_NOVEL = ("n_unknown", "n_pile", "pile_balance", "pile_unknown", "pile_queries", "pile_unknown_classes")
 DEFAULT_WEIGHTS = (0.0, 0.9)
 """α and β of the paper's method where there are no classes to choose them on."""
 
@@ -76,7 +76,7 @@ class EvaluationPlan:
     n_way, n_query, n_tasks, seed : int
     n_unknown : int
         Queries of classes outside each task.
-    n_pile, pile_balance, pile_unknown, pile_queries
+    n_pile, pile_balance, pile_unknown, pile_queries, pile_unknown_classes
         Unlabelled photos of each task, as in :func:`p3dc.evaluate`. With a pile, "auto" has one row that learns from it
         and one that does not; "p3dc" does not.
     methods : sequence of str
@@ -98,6 +98,7 @@ class EvaluationPlan:
     pile_balance: PileBalance = "equal"
     pile_unknown: float = 0.0
     pile_queries: PileQueries = "inside"
+    pile_unknown_classes: int | None = None
     methods: Sequence[str] = DEFAULT_METHODS
     attentions: Sequence[Attention] = ("raw",)
     point: tuple[float, float] | None = None

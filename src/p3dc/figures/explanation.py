@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from PIL import ImageOps
 
 from p3dc.figures.saving import save_figure
 from p3dc.images.classifier import UNKNOWN
 from p3dc.images.examples import open_thumbnail
-from p3dc.images.explanation import Explanation, Pulls
+from p3dc.images.explanation import Explanation, Pull
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+SQUARE = 48
+"""Side of the thumbnails of a cluster, in pixels."""
 
 
 @dataclass(eq=False)
@@ -84,17 +89,33 @@ def _draw_cosines(ax: Any, shown: Explanation) -> None:
     _style(ax)
 
 
-def _draw_pulls(ax: Any, pulls: Pulls, meaning: str) -> None:
+def _draw_pulls(ax: Any, pulls: tuple[Pull, ...], meaning: str) -> None:
     if not pulls:
         ax.axis("off")
         return
-    heights = np.arange(len(pulls))[::-1]
-    ax.barh(heights, [weight for _, weight in pulls], color="C1", alpha=0.5)
-    for height, (name, _) in zip(heights, pulls, strict=True):
-        ax.text(0, height, f" {_shortened(name)}", va="center", fontsize=8, parse_math=False)
+    heights = np.arange(len(pulls))[::-1].tolist()
+    ax.barh(heights, [pull.weight for pull in pulls], color="C1", alpha=0.5)
+    for height, pull in zip(heights, pulls, strict=True):
+        thumbnails = [row.thumbnail for row in pull.central if row.thumbnail]
+        if thumbnails:
+            _draw_thumbnails(ax, height, thumbnails)
+        else:
+            ax.text(0, height, f" {_shortened(pull.title)}", va="center", fontsize=8, parse_math=False)
     ax.set_yticks([])
     ax.set_xlabel(meaning)
     _style(ax)
+
+
+def _draw_thumbnails(ax: Any, height: float, thumbnails: list[bytes]) -> None:
+    """Draw square thumbnails in a row to the left of the axes, at a height of it."""
+    from matplotlib.offsetbox import AnnotationBbox, HPacker, OffsetImage
+
+    pictures = [np.asarray(ImageOps.fit(open_thumbnail(jpeg), (SQUARE, SQUARE))) for jpeg in thumbnails]
+    row = HPacker(children=[OffsetImage(picture, zoom=0.42) for picture in pictures], pad=0, sep=2)
+    beside = AnnotationBbox(
+        row, (0, height), (-4, 0), boxcoords="offset points", box_alignment=(1, 0.5), frameon=False, pad=0
+    )
+    ax.add_artist(beside)
 
 
 def _style(ax: Any) -> None:

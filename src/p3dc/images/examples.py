@@ -81,10 +81,10 @@ def read_examples(
     return examples, failures
 
 
-def thumbnail(image: Image.Image) -> bytes:
-    """Make a small JPEG of an image."""
+def thumbnail(image: Image.Image, longest: int = THUMBNAIL) -> bytes:
+    """Make a small JPEG of an image, whose longest side has at most so many pixels."""
     small = image.copy()
-    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    small.thumbnail((longest, longest))
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=80, comment=b"")  # otherwise Pillow copies the image's own comment
     return buffer.getvalue()

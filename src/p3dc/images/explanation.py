@@ -16,12 +16,33 @@ from p3dc.images.predictions import Prediction
 from p3dc.images.sources import ImageFile, readable
 from p3dc.images.views import views_of
 from p3dc.method import l2_normalize
+from p3dc.priors.central import CentralRow
 
 N_NEIGHBOURS = 5
 N_PULLS = 5
 
-Pulls = tuple[tuple[str, float], ...]
-"""Some base classes and their weights; those of all base classes sum to 1."""
+
+@dataclass(frozen=True)
+class Pull:
+    """A base class that pulls an example.
+
+    Attributes
+    ----------
+    name : str
+    weight : float
+        The weights of all base classes sum to 1.
+    central : tuple of CentralRow
+        Where the base class is a cluster, its most central photos or rows, which stand for the name it does not have.
+    """
+
+    name: str
+    weight: float
+    central: tuple[CentralRow, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name of a class, or for a cluster the key of its most central photo or row."""
+        return f"cluster of {self.central[0].key}" if self.central else self.name
 
 
 @dataclass(frozen=True)
@@ -30,7 +51,7 @@ class Neighbour:
 
     example: Example
     cosine: float  # of the photo and the calibrated example
-    pulls: Pulls  # the base classes that pulled it most or, where α and β are 0, that it resembles most
+    pulls: tuple[Pull, ...]  # the base classes that pulled it most or, where α and β are 0, that it resembles most
 
 
 @dataclass(frozen=True)
@@ -59,7 +80,7 @@ class Explanation:
             nearest = max(self.cosines.values())
             yield f"its largest cosine to a class, {nearest:.2f}, is below {self.unknown_below:.2f}"
         for near in self.neighbours:
-            pulled = ", ".join(f"{name} {100 * weight:.0f} %" for name, weight in near.pulls)
+            pulled = ", ".join(f"{pull.title} {100 * pull.weight:.0f} %" for pull in near.pulls)
             by = f"; {'pulled by' if self.pulling else 'resembles'} {pulled}" if pulled else ""
             yield f"  {near.cosine:+.2f}  {near.example.label}  {near.example.key}{by}"
 
@@ -79,11 +100,16 @@ class Explanation:
                     "photo": near.example.key,
                     "label": near.example.label,
                     "cosine": near.cosine,
-                    "base_classes": [{"name": name, "weight": weight} for name, weight in near.pulls],
+                    "base_classes": [_pull_json(pull) for pull in near.pulls],
                 }
                 for near in self.neighbours
             ],
         }
+
+
+def _pull_json(pull: Pull) -> dict[str, Any]:
+    central = {"central": [row.key for row in pull.central]} if pull.central else {}
+    return {"name": pull.name, "weight": pull.weight} | central
 
 
 def explain(classifier: ImageClassifier, photo: str | os.PathLike[str]) -> Explanation:
@@ -119,7 +145,7 @@ def explain_features(classifier: ImageClassifier, features: Floats, key: str, ph
     )
 
 
-def base_classes(classifier: ImageClassifier, rows: Sequence[int]) -> list[Pulls]:
+def base_classes(classifier: ImageClassifier, rows: Sequence[int]) -> list[tuple[Pull, ...]]:
     """Name the base classes that pulled each of some examples most or, where none pulls, that it resembles most."""
     calibrated, priors = classifier.calibrated, classifier.priors
     if priors is None or calibrated.transformed is None:
@@ -129,5 +155,8 @@ def base_classes(classifier: ImageClassifier, rows: Sequence[int]) -> list[Pulls
         alpha = 1.0
     both = calibrated.pulls()[2][rows]
     weights = (alpha * both[:, 0] + beta * both[:, 1]) / (alpha + beta)
-    names, strongest = priors.class_names, np.argsort(-weights, axis=1, kind="stable")[:, :N_PULLS].tolist()
-    return [tuple((names[b], float(own[b])) for b in most) for own, most in zip(weights, strongest, strict=True)]
+    strongest = np.argsort(-weights, axis=1, kind="stable")[:, :N_PULLS].tolist()
+    return [
+        tuple(Pull(priors.class_names[b], float(own[b]), priors.central[b]) for b in most)
+        for own, most in zip(weights, strongest, strict=True)
+    ]

@@ -6,7 +6,7 @@
 import fcntl
 import re
 from collections.abc import Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,6 +133,14 @@ def extract(
         check_end(folder, n_parts)
         summarise(folder, maker, n_files, failures, complete=True)
     return Extraction(folder, n_files, n_kept, tuple(failures))
+
+
+def discard(folder: Path) -> None:
+    """Remove what an extraction wrote, and its folder unless there is anything else in it."""
+    for path in (*folder.glob("part-*.parquet"), folder / SUMMARY, folder / LOCK):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 @contextmanager

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from p3dc.classifier import file
 from p3dc.classifier.fitted import FittedClassifier
 from p3dc.errors import InputError
@@ -14,6 +12,7 @@ from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.backbones.loading import is_loadable_by_name, load_backbone
 from p3dc.images.examples import Example
 from p3dc.io.atomic import check_text
+from p3dc.io.pieces import join_pieces, split_pieces
 from p3dc.io.safetensors import read_arrays, write_arrays
 
 VERSION = 2
@@ -30,9 +29,7 @@ def write_model(
 ) -> None:
     """Write the file."""
     arrays, facts = file.pack_classifier(fitted)
-    thumbnails = [np.frombuffer(example.thumbnail, dtype=np.uint8) for example in examples]
-    arrays["thumbnails"] = np.concatenate(thumbnails)
-    arrays["thumbnail_sizes"] = np.array([len(thumbnail) for thumbnail in thumbnails])
+    arrays |= zip(THUMBNAILS, join_pieces([example.thumbnail for example in examples]), strict=True)
     keys = {"keys": [example.key for example in examples], "unlabelled_keys": list(unlabelled_keys)}
     write_arrays(path, "images", VERSION, arrays, facts | keys | {"backbone": identity(backbone) | {"views": views}})
 
@@ -108,15 +105,12 @@ def _unlabelled_keys(model: FittedClassifier, keys: Any) -> tuple[str, ...]:
 def _restore_examples(
     model: FittedClassifier, arrays: file.Arrays, facts: dict[str, Any], n_features: int
 ) -> list[Example]:
-    sizes, pixels, keys = arrays["thumbnail_sizes"], arrays["thumbnails"], facts["keys"]
+    keys = facts["keys"]
     if not isinstance(keys, list) or model.classes.dtype.kind != "U":
         raise ValueError("it has no list of keys or classes")
     check_text([*map(str, keys), *model.classes.tolist()], "names in it")
     if model.support.shape != (len(keys), n_features) or model.support.dtype.kind != "f":
         raise ValueError(f"its features are {model.support.dtype} of shape {model.support.shape}")
-    whole = pixels.ndim == 1 and pixels.dtype == np.uint8 and sizes.shape == (len(keys),) and sizes.dtype.kind == "i"
-    if not whole or sizes.min() < 0 or sizes.sum() != len(pixels):
-        raise ValueError("its thumbnails do not fit together")
-    pieces = np.split(pixels, np.cumsum(sizes)[:-1])
-    rows = zip(keys, model.classes[model.labels].tolist(), model.support, pieces, strict=True)
-    return [Example(str(key), label, features, piece.tobytes()) for key, label, features, piece in rows]
+    thumbnails = split_pieces(arrays["thumbnails"], arrays["thumbnail_sizes"], len(keys))
+    rows = zip(keys, model.classes[model.labels].tolist(), model.support, thumbnails, strict=True)
+    return [Example(str(key), *own) for key, *own in rows]

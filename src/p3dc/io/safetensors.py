@@ -36,6 +36,7 @@ def read_arrays(
     required: Collection[str],
     optional: Collection[str] = (),
     facts: Collection[str],
+    optional_facts: Collection[str] = (),
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
     """Read what :func:`write_arrays` wrote; refuse entries that this version does not know, by name."""
     if not Path(path).is_file():
@@ -59,7 +60,7 @@ def read_arrays(
         ) from None
     if not isinstance(found, dict):
         raise InputError(f"{path} holds no table of facts. Write it again with save.")
-    _check_keys(path, "entry", set(found), facts, ())
+    _check_keys(path, "entry", set(found), facts, optional_facts)
     return arrays, found
 
 

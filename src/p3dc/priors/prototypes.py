@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,15 +14,16 @@ from p3dc._validation import as_names, as_rows, check_directions
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.io.safetensors import read_arrays, write_arrays
+from p3dc.priors.central import THUMBNAILS, Central, CentralRow, pack_central, unpack_central
 from p3dc.priors.geometry import SCATTERS, Geometry, Moments, learn_geometry
+from p3dc.priors.merging import merge_parts, names_of
 from p3dc.priors.sums import ClassSums
-from p3dc.priors.unlabelled import learn_centres, sum_clusters
+from p3dc.priors.unlabelled import Batch, as_array, learn_centres, sum_clusters
 
 VERSION = 2
-GEOMETRY = ("lengths", "axes", "gains")
-ARRAYS = ("counts", "clusters", *SCATTERS, *GEOMETRY)
+OPTIONAL = ("counts", "clusters", "lengths", "axes", "gains", *THUMBNAILS)
 PREFIX = "prior_"
-PACKED = tuple(PREFIX + name for name in ("prototypes", "counts", "clusters", *GEOMETRY))
+PACKED = tuple(PREFIX + name for name in ("prototypes", *OPTIONAL))
 """What the arrays of priors are called in the file of a classifier."""
 
 
@@ -38,7 +38,7 @@ class Priors:
     class_names : sequence of str, optional
         One for each prototype; the numbers from 0 if none are given.
     counts : array of shape (n_base,), optional
-        How many rows each prototype is the mean of. Without them priors cannot be merged.
+        How many rows each prototype is the mean of.
     moments : Moments, optional
         Second moments of those rows, which :meth:`from_features` collects.
     geometry : Geometry, optional
@@ -47,6 +47,8 @@ class Priors:
         Why there is none.
     clusters : array of bool of shape (n_base,), optional
         Which of the prototypes are of clusters of rows without labels; none by default.
+    central : sequence of sequences of CentralRow, optional
+        For each prototype, the most central rows of its cluster; explanations show them in place of a name.
 
     Attributes
     ----------
@@ -74,6 +76,7 @@ class Priors:
     counts: npt.NDArray[np.int64] | None
     moments: Moments | None
     clusters: Mask
+    central: Central
     _given: Geometry | str
 
     def __init__(
@@ -85,6 +88,7 @@ class Priors:
         geometry: Geometry | None = None,
         reason: str = "they were given as means, without the rows behind them",
         clusters: npt.ArrayLike | None = None,
+        central: Sequence[Sequence[CentralRow]] | None = None,
     ) -> None:
         means = as_rows(prototypes, "prototypes").astype(np.float64)
         check_directions(means, "prototypes")
@@ -97,7 +101,11 @@ class Priors:
         which = np.zeros(len(means), dtype=bool) if clusters is None else np.array(clusters)
         if which.shape != (len(means),) or which.dtype != bool:
             raise InputError(f"clusters must be {len(means)} of True and False: one for each prototype.")
+        rows = ((),) * len(means) if central is None else tuple(map(tuple, central))
+        if len(rows) != len(means):
+            raise InputError(f"central has {len(rows)} entries for {len(means)} prototypes. Give one for each.")
         object.__setattr__(self, "prototypes", read_only(means))
+        object.__setattr__(self, "central", rows)
         object.__setattr__(self, "clusters", read_only(which))
         object.__setattr__(self, "class_names", names)
         object.__setattr__(self, "counts", counts)
@@ -154,7 +162,7 @@ class Priors:
     def from_sums(cls, sums: ClassSums) -> "Priors":
         """Average sums of the rows of each class; the classes stand in the order of their sorted labels."""
         sums, labels = sums.in_order()
-        return cls(class_names=_names(labels, sums.clusters), **sums.means(labels))
+        return cls(class_names=names_of(labels, sums.clusters), **sums.means(labels))
 
     @classmethod
     def from_batches(cls, batches: Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]) -> "Priors":
@@ -184,7 +192,7 @@ class Priors:
     @classmethod
     def from_unlabelled(
         cls,
-        features: npt.ArrayLike | FeatureSet | Callable[[], Iterable[npt.ArrayLike]],
+        features: npt.ArrayLike | FeatureSet | Callable[[], Iterable[Batch]],
         *,
         n_clusters: int | None = None,
         seed: int = 0,
@@ -194,9 +202,10 @@ class Priors:
 
         Parameters
         ----------
-        features : array of shape (n_rows, n_features), FeatureSet or callable
-            Labels of a set are ignored. A callable returns an iterable of arrays of shape (n, n_features), the same in
-            each of two passes. Memory holds one batch, one sum for each cluster and at most 512 MB of sampled rows.
+        features : array or tensor of shape (n_rows, n_features), FeatureSet or callable
+            Labels of a set are ignored. A callable returns an iterable of arrays of shape (n, n_features), or of tuples
+            of such an array and the keys of its rows, the same in each of two passes. Memory holds one batch, one sum
+            for each cluster and at most 512 MB of sampled rows. Tensors are clustered on their device.
         n_clusters : int, optional
             By default the root of the number of rows, from 8 to 1,024.
         seed : int, default=0
@@ -206,13 +215,17 @@ class Priors:
         Returns
         -------
         Priors
-            Its classes are called "cluster 0001" and so on, and ``clusters`` is true for all of them.
+            Its classes are called "cluster 0001" and so on, and ``clusters`` is true for all of them. ``central``
+            names the most central rows of each: by their keys, the ids of a set, or their numbers.
 
         Examples
         --------
         >>> from p3dc import Priors
-        >>> Priors.from_unlabelled([[1.0, 0.1], [9.0, 0.0], [0.0, 4.0], [0.1, 1.0]], n_clusters=2)
+        >>> priors = Priors.from_unlabelled([[1.0, 0.1], [9.0, 0.0], [0.0, 4.0], [0.1, 1.0]], n_clusters=2)
+        >>> priors
         Priors(2 clusters, 2 features)
+        >>> sorted(sorted(row.key for row in rows) for rows in priors.central)
+        [['0', '1'], ['2', '3']]
         """
         stream = features if callable(features) else _blocks(features)
         centres, n_rows = learn_centres(stream(), n_clusters, seed)
@@ -220,10 +233,11 @@ class Priors:
 
     @classmethod
     def merge(cls, parts: Iterable["Priors"]) -> "Priors":
-        """Join priors built from different rows; a class in several parts gets the mean of all its rows.
+        """Join priors of different rows; a class in several parts gets the mean of all its rows.
 
         Clusters are numbered anew, since equal names of clusters mean nothing. Where there are labelled classes, the
-        geometry is theirs.
+        geometry is theirs. Parts that do not know how their rows scatter, such as the classes that a backbone was
+        trained on, cannot share in a geometry: then it is that of the first part with labelled classes that has one.
 
         Examples
         --------
@@ -233,28 +247,12 @@ class Priors:
         >>> Priors.merge([one, two]).prototypes
         array([[2., 1.]])
         """
-        sums = ClassSums()
-        for number, part in enumerate(parts):
-            if part.counts is None:
-                raise InputError("priors without counts cannot be merged. Build them with Priors.from_features.")
-            lengths = np.full(len(part), np.nan) if part.moments is None else part.counts * part.moments.lengths
-            labels = [
-                (number, name) if cluster else name
-                for name, cluster in zip(part.class_names, part.clusters.tolist(), strict=True)
-            ]
-            sums.clusters.update(label for label in labels if isinstance(label, tuple))
-            for label, mean, size, length in zip(
-                labels, part.prototypes, part.counts.tolist(), lengths.tolist(), strict=True
-            ):
-                sums.add(label, mean * size, size, length)
-            if part.moments is None:
-                sums.drop_geometry(part.reason or "some of them were read from a classifier's file")
-            else:
-                for kind, name in enumerate(SCATTERS):
-                    if (scatter := getattr(part.moments, name)) is not None:
-                        sums.add_outer(scatter * lengths[part.clusters == kind].sum(), bool(kind))
-        found = list(sums.counts)
-        return cls(class_names=_names(found, sums.clusters), **sums.means(found))
+        return cls(**merge_parts(list(parts)))
+
+    def with_central(self, central: Sequence[Sequence[CentralRow]]) -> "Priors":
+        """Return the same priors with other central rows."""
+        known = {name: getattr(self, name) for name in ("prototypes", "class_names", "counts", "moments", "clusters")}
+        return Priors(**known, geometry=self.geometry, reason=self.reason, central=central)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file. It appears whole or not at all."""
@@ -267,7 +265,13 @@ class Priors:
     def load(cls, path: str | os.PathLike[str]) -> "Priors":
         """Read what :meth:`save` wrote."""
         arrays, facts = read_arrays(
-            path, "priors", VERSION, required=["prototypes"], optional=ARRAYS, facts=["class_names", "geometry"]
+            path,
+            "priors",
+            VERSION,
+            required=["prototypes"],
+            optional=[*OPTIONAL, *SCATTERS],
+            facts=["class_names", "geometry"],
+            optional_facts=["central"],
         )
         try:
             return cls.from_arrays(arrays, facts)
@@ -282,6 +286,9 @@ class Priors:
             arrays["counts"] = self.counts
         if self.clusters.any():
             arrays["clusters"] = self.clusters
+        if any(self.central):
+            thumbnails, facts["central"] = pack_central(self.central)
+            arrays |= thumbnails
         if self.geometry is not None:
             more, facts["geometry"] = self.geometry.to_arrays()
             arrays |= more
@@ -297,21 +304,23 @@ class Priors:
         try:
             moments = Moments.from_arrays(means, arrays) if arrays.keys() & set(SCATTERS) else None
             geometry = None if reason else Geometry.from_arrays(means, arrays, facts_of_geometry)
+            keys = facts.get("central", [[]] * len(means))
+            central = unpack_central(arrays, keys, len(means))
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"its geometry is damaged ({error}). Build the priors again.") from None
-        return cls(means, facts["class_names"], arrays.get("counts"), moments, geometry, reason, arrays.get("clusters"))
+        clusters = arrays.get("clusters")
+        return cls(means, facts["class_names"], arrays.get("counts"), moments, geometry, reason, clusters, central)
 
 
-def _blocks(features: npt.ArrayLike | FeatureSet) -> Callable[[], Iterable[npt.ArrayLike]]:
-    rows = features.features if isinstance(features, FeatureSet) else as_rows(features, "features")
-    return lambda: (block for _, block in row_blocks(rows))
-
-
-def _names(labels: Sequence[Any], clusters: set[Any]) -> list[str]:
-    """Name classes by their labels, and clusters by numbers that no class is called."""
-    taken = {str(label) for label in labels if label not in clusters}
-    free = (name for number in count(1) if (name := f"cluster {number:04d}") not in taken)
-    return [next(free) if label in clusters else str(label) for label in labels]
+def _blocks(features: npt.ArrayLike | FeatureSet) -> Callable[[], Iterable[Batch]]:
+    """Return a function that yields rows a block at a time, with their ids where they have any."""
+    if isinstance(features, FeatureSet):
+        rows, ids = features.features, features.ids
+    else:
+        rows, ids = as_array(features), None
+    if ids is None:
+        return lambda: (block for _, block in row_blocks(rows))
+    return lambda: ((block, ids[start : start + len(block)].tolist()) for start, block in row_blocks(rows))
 
 
 def as_priors(priors: Priors | npt.ArrayLike | None) -> Priors | None:

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 
-from p3dc._arrays import Floats
+from p3dc._arrays import Array, Floats, as_numpy, is_tensor, to_device_of
 from p3dc._validation import as_labels, as_rows
 from p3dc.errors import InputError
 from p3dc.method import vector_norm
+from p3dc.priors.central import N_CENTRAL, CentralRow
 from p3dc.priors.geometry import Moments
 
 MOST_FEATURES = 8192
@@ -37,6 +39,7 @@ class ClassSums:
         self.lengths: dict[Any, float] = {}
         self.width: int | None = None
         self.clusters: set[Any] = set()
+        self.central: dict[Any, list[tuple[float, str]]] = {}  # cosine and key, the most central first
         self.outer: dict[bool, npt.NDArray[np.float64]] = {}  # of labelled classes and of clusters
         self.reason = ""
 
@@ -60,21 +63,25 @@ class ClassSums:
         for label, total in other.sums.items():
             self.add(label, total, other.counts[label], other.lengths[label])
         self.clusters |= other.clusters
+        for label, rows in other.central.items():
+            self.add_central(label, rows)
         if other.reason:
             self.drop_geometry(other.reason)
         for clusters, products in other.outer.items():
             self.add_outer(products, clusters)
 
-    def add_rows(self, rows: Floats, labels: npt.NDArray[Any], *, clusters: bool = False) -> None:
+    def add_rows(self, rows: Array, labels: npt.NDArray[Any], *, clusters: bool = False) -> None:
         """Add rows with their labels, or with the numbers of their clusters."""
-        order = np.argsort(labels, kind="stable")
-        present, first, sizes = np.unique(labels[order], return_index=True, return_counts=True)
-        exact = rows[order].astype(np.float64)
+        xp = array_namespace(rows)
+        present, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        exact = xp.astype(rows, xp.float64)
         with np.errstate(over="ignore"):
-            totals, lengths = np.add.reduceat(exact, first, axis=0), vector_norm(exact)
+            totals = as_numpy(sum_by_code(exact, to_device_of(codes, rows), len(present)))
+            norms = vector_norm(exact)
+        lengths = as_numpy(norms)
         if not (np.isfinite(totals).all() and np.isfinite(lengths.sum())):
             raise InputError("the features are too large to be averaged. Divide all of them by the same number.")
-        long = np.add.reduceat(lengths, first)
+        long = np.bincount(codes, weights=lengths)
         for label, total, size, length in zip(present.tolist(), totals, sizes.tolist(), long.tolist(), strict=True):
             self.add(label, total, size, length)
         if clusters:
@@ -82,12 +89,12 @@ class ClassSums:
         if rows.shape[1] > MOST_FEATURES:
             self.drop_geometry(f"{rows.shape[1]:,} features are too many for it, more than {MOST_FEATURES:,}")
         elif not self.reason and lengths.any():
-            longest = lengths.max()
-            directions = exact / np.where(lengths > 0, lengths, 1)[:, None]
-            weighted: Floats = directions * np.sqrt(lengths / longest)[:, None]
-            if rows.dtype != np.float64:
-                weighted = weighted.astype(np.float32)
-            self.add_outer(longest * (weighted.T @ weighted).astype(np.float64), clusters)
+            longest = float(lengths.max())
+            directions = exact / xp.where(norms > 0, norms, xp.ones_like(norms))[:, None]
+            weighted = directions * xp.sqrt(norms / longest)[:, None]
+            if rows.dtype != xp.float64:
+                weighted = xp.astype(weighted, xp.float32)
+            self.add_outer(longest * as_numpy(weighted.T @ weighted).astype(np.float64), clusters)
 
     def add(self, label: Any, total: npt.NDArray[np.float64], size: int, length: float) -> None:
         """Add the sum of some rows of a class, their number and the sum of their lengths."""
@@ -103,6 +110,10 @@ class ClassSums:
             self.lengths[label] += length
         else:
             self.sums[label], self.counts[label], self.lengths[label] = total.copy(), size, length
+
+    def add_central(self, label: Any, rows: Iterable[tuple[float, str]]) -> None:
+        """Remember rows of a cluster, by cosine to its centre and key, if they are among its most central."""
+        self.central[label] = sorted([*self.central.get(label, ()), *rows], key=lambda row: -row[0])[:N_CENTRAL]
 
     def add_outer(self, products: Floats, clusters: bool) -> None:
         """Add the outer products of some rows, of labelled classes or of clusters."""
@@ -129,6 +140,7 @@ class ClassSums:
         clusters = np.array([label in self.clusters for label in labels])
         found: dict[str, Any] = {
             "clusters": clusters,
+            "central": [[CentralRow(key) for _, key in self.central.get(label, ())] for label in labels],
             "prototypes": np.stack([self.sums[label] / self.counts[label] for label in labels]),
             "counts": np.array([self.counts[label] for label in labels]),
         }
@@ -139,3 +151,24 @@ class ClassSums:
             self.outer[kind] / lengths[clusters == kind].sum() if kind in self.outer else None for kind in (False, True)
         ]
         return found | {"moments": Moments(lengths / found["counts"], *scatters)}
+
+
+def sum_by_code(rows: Array, codes: Array, n_codes: int) -> Array:
+    """Sum the rows that have each code from 0 on, (n, D) and (n,) -> (n_codes, D).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sum_by_code(np.eye(3), np.array([2, 0, 2]), 4)
+    array([[0., 1., 0.],
+           [0., 0., 0.],
+           [1., 0., 1.],
+           [0., 0., 0.]])
+    """
+    if is_tensor(rows):
+        return rows.new_zeros((n_codes, rows.shape[1])).index_add_(0, codes, rows)
+    order = np.argsort(codes, kind="stable")
+    present, first = np.unique(codes[order], return_index=True)
+    totals = np.zeros((n_codes, rows.shape[1]), dtype=rows.dtype)
+    totals[present] = np.add.reduceat(rows[order], first, axis=0)
+    return totals

@@ -1,20 +1,29 @@
-"""Clusters of rows without labels, which serve as base classes."""
+"""Clusters of rows without labels, which serve as base classes.
 
-from collections.abc import Iterable, Iterator
+Rows of NumPy are clustered with NumPy, and tensors with torch, where they are.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace, device
 
-from p3dc._arrays import Floats, Progress, row_blocks
-from p3dc._validation import as_rows, check_count, check_same_width
+from p3dc._arrays import Array, Floats, Labels, Progress, as_numpy, is_tensor, row_blocks, to_device_of
+from p3dc._validation import as_rows, check_count, check_finite, check_same_width
 from p3dc.errors import InputError
 from p3dc.method import l2_normalize
-from p3dc.priors.sums import ClassSums
+from p3dc.priors.central import most_central
+from p3dc.priors.sums import ClassSums, sum_by_code
 
 FEWEST, MOST = 8, 1024
 SAMPLE_ROWS = 100 * MOST
 SAMPLE_BYTES = 2**29
 ROUNDS = 20
+
+Batch = npt.ArrayLike | tuple[npt.ArrayLike, Sequence[str]]
+"""Rows, (n, D); or a tuple of rows and their keys."""
 
 
 def cluster_number(n_rows: int) -> int:
@@ -22,9 +31,7 @@ def cluster_number(n_rows: int) -> int:
     return int(np.clip(round(n_rows**0.5), min(FEWEST, n_rows), MOST))
 
 
-def learn_centres(
-    batches: Iterable[npt.ArrayLike], n_clusters: int | None = None, seed: int = 0
-) -> tuple[npt.NDArray[np.float32], int]:
+def learn_centres(batches: Iterable[Batch], n_clusters: int | None = None, seed: int = 0) -> tuple[Array, int]:
     """Learn the centres of clusters, (K, D), from an even sample of directions; return them and the number of rows."""
     from sklearn.cluster import kmeans_plusplus  # slow to import, and not needed to predict
 
@@ -35,78 +42,105 @@ def learn_centres(
     number = cluster_number(n_rows) if n_clusters is None else n_clusters
     if number > len(sample):
         raise InputError(f"n_clusters is {number}, but clusters are learned from {len(sample)} rows. Ask for fewer.")
-    some = sample[rng.choice(len(sample), min(len(sample), 10 * number), replace=False)]
+    some = as_numpy(sample[rng.choice(len(sample), min(len(sample), 10 * number), replace=False)])
     start, _ = kmeans_plusplus(some, number, random_state=seed)
-    return _spherical_k_means(sample, start), n_rows
+    return _spherical_k_means(sample, to_device_of(start, sample)), n_rows
 
 
-def _spherical_k_means(sample: npt.NDArray[np.float32], centres: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _spherical_k_means(sample: Array, centres: Array) -> Array:
     """Move each centre to the mean direction of the rows that are most similar to it, some rounds.
 
     Plain k-means leaves many clusters with a single row: the mean of many rows is short, and so near to all.
     """
+    xp = array_namespace(sample)
     for _ in range(ROUNDS):
-        totals = np.zeros_like(centres)
+        totals = xp.zeros_like(centres)
         for _, block in row_blocks(sample):
-            nearest = (block @ centres.T).argmax(axis=1)
-            order = np.argsort(nearest, kind="stable")
-            present, first = np.unique(nearest[order], return_index=True)
-            totals[present] += np.add.reduceat(block[order], first, axis=0)
-        moved = np.where(totals.any(axis=1, keepdims=True), l2_normalize(totals), centres)
-        if np.array_equal(moved, centres):
+            totals += sum_by_code(block, xp.argmax(block @ centres.T, axis=1), len(centres))
+        moved = xp.where(xp.any(totals != 0, axis=1, keepdims=True), l2_normalize(totals), centres)
+        if bool(xp.all(moved == centres)):
             break
         centres = moved
     return centres
 
 
 def sum_clusters(
-    batches: Iterable[npt.ArrayLike],
-    centres: npt.NDArray[np.float32],
-    n_rows: int = 0,
-    progress: Progress | None = None,
+    batches: Iterable[Batch], centres: Array, n_rows: int = 0, progress: Progress | None = None
 ) -> ClassSums:
-    """Sum the rows of each cluster; ``progress`` is called with the number of rows summed and of all rows."""
+    """Sum the rows of each cluster, and remember its most central rows.
+
+    ``progress`` is called with the number of rows summed and of all rows.
+    """
     sums, n_done = ClassSums(), 0
-    for rows in _with_directions(batches):
+    for rows, keys in _with_directions(batches):
         check_same_width(rows, "some rows", centres, "the centres of clusters")
-        nearest = [(_directions(block) @ centres.T).argmax(axis=1) for _, block in row_blocks(rows)]
-        sums.add_rows(rows, np.concatenate(nearest), clusters=True)
+        near = to_device_of(centres, rows).T
+        found = [_nearest(_directions(block) @ near) for _, block in row_blocks(rows)]
+        nearest, central = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        sums.add_rows(rows, nearest, clusters=True)
+        for row in most_central(nearest, central):
+            sums.add_central(int(nearest[row]), [(float(central[row]), str(keys[row]))])
         n_done += len(rows)
         if progress:
             progress(n_done, n_rows)
     return sums
 
 
-def _sample_directions(
-    batches: Iterable[npt.ArrayLike], rng: np.random.Generator
-) -> tuple[npt.NDArray[np.float32], int]:
+def _nearest(cosines: Array) -> tuple[Labels, Floats]:
+    """Return the cluster that each row is nearest to, and the cosine to its centre, (n, K) -> (n,) and (n,)."""
+    xp = array_namespace(cosines)
+    return as_numpy(xp.argmax(cosines, axis=1)), as_numpy(xp.max(cosines, axis=1))
+
+
+def _sample_directions(batches: Iterable[Batch], rng: np.random.Generator) -> tuple[Array, int]:
     """Sample directions evenly from rows in any order, and count the rows: reservoir sampling."""
     sample, n_rows = np.empty((0, 0), dtype=np.float32), 0
-    for rows in _with_directions(batches):
+    for rows, _ in _with_directions(batches):
         if not n_rows:
             size = min(SAMPLE_ROWS, SAMPLE_BYTES // (4 * rows.shape[1]))
-            sample = np.empty((size, rows.shape[1]), dtype=np.float32)
+            xp = array_namespace(rows)
+            sample = xp.empty((size, rows.shape[1]), dtype=xp.float32, device=device(rows))
         check_same_width(rows, "some rows", sample, "those before")
         numbers = np.arange(n_rows, n_rows + len(rows))
         places = np.where(numbers < len(sample), numbers, (rng.random(len(rows)) * (numbers + 1)).astype(np.int64))
-        kept = np.flatnonzero(places < len(sample))
-        sample[places[kept]] = _directions(rows[kept])  # of rows for the same place the last stays
+        taken, last = np.unique(places[::-1], return_index=True)  # of rows for the same place the last stays
+        kept = taken < len(sample)
+        sample[taken[kept]] = _directions(rows[len(rows) - 1 - last[kept]])
         n_rows += len(rows)
     if not n_rows:
         raise InputError("there are no rows to cluster. Give at least one that is not all zeros.")
     return sample[:n_rows], n_rows
 
 
-def _with_directions(batches: Iterable[npt.ArrayLike]) -> Iterator[Floats]:
-    """Yield the rows that are not all zeros, of batches that have any."""
+def _with_directions(batches: Iterable[Batch]) -> Iterator[tuple[Array, npt.NDArray[Any]]]:
+    """Yield the rows that are not all zeros, of batches that have any, and their keys or else their numbers."""
+    n_before = 0
     for batch in batches:
-        if np.size(batch):
-            rows = as_rows(batch, "features")
-            nonzero = rows.any(axis=1)
-            if nonzero.any():
-                yield rows if nonzero.all() else rows[nonzero]
+        given, keys = batch if isinstance(batch, tuple) else (batch, None)
+        if not (is_tensor(given) and len(given)) and not np.size(given):
+            continue
+        rows = as_array(given)
+        names = np.arange(n_before, n_before + len(rows)) if keys is None else np.asarray(keys)
+        if len(names) != len(rows):
+            raise InputError(f"there are {len(rows)} rows and {len(names)} keys. Give one key a row.")
+        n_before += len(rows)
+        nonzero = (rows != 0).any(axis=1)
+        if nonzero.all():
+            yield rows, names
+        elif nonzero.any():
+            yield rows[nonzero], names[as_numpy(nonzero)]
 
 
-def _directions(rows: Floats) -> npt.NDArray[np.float32]:
-    directions: npt.NDArray[np.float32] = l2_normalize(rows.astype(np.float64)).astype(np.float32)
-    return directions
+def as_array(rows: Any) -> Array:
+    """Return rows as floats without NaN or infinity, on the device that they are on."""
+    if not is_tensor(rows):
+        return as_rows(rows, "features")
+    if rows.ndim != 2:
+        raise InputError(f"features have shape {tuple(rows.shape)}. They must have two axes: one row a sample.")
+    check_finite(rows, "features")
+    return rows.detach() if rows.is_floating_point() else rows.double()
+
+
+def _directions(rows: Array) -> Array:
+    xp = array_namespace(rows)
+    return xp.astype(l2_normalize(xp.astype(rows, xp.float64)), xp.float32)

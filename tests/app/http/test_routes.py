@@ -77,6 +77,22 @@ def test_a_class_is_made_renamed_and_deleted(client):
     assert project_of(client)["undo"] == "Delete lynx"
 
 
+def test_a_class_is_made_of_photos_in_one_change(taught):
+    before, group = project_of(taught), taught.asked[1:]
+    made = taught.post("/v1/classes", json={"name": "violet", "photos": group})
+    assert made.status_code == 201
+    after = project_of(taught)
+    assert after["revision"] == before["revision"] + 1
+    assert after["undo"] == "New class violet"
+    assert [photo["id"] for photo in after["photos"] if photo["class"] == made.json()["id"]] == group
+    taught.post("/v1/undo")
+    undone = project_of(taught)
+    assert (undone["classes"], undone["photos"]) == (before["classes"], before["photos"])
+    told(taught.post("/v1/classes", json={"name": "violet", "photos": [group[0], NOWHERE]}), 404, "not_found")
+    told(taught.post("/v1/classes", json={"name": "rust", "photos": group}), 409, "conflict")
+    assert project_of(taught) == undone, "nothing is changed by half"
+
+
 def test_a_name_is_refused_that_is_empty_taken_too_long_or_reserved_for_unknown_photos(client):
     cat = make(client, "cat")
     make(client, "dog")

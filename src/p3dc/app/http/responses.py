@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import Response
 
@@ -18,7 +19,7 @@ from p3dc.app.service import Service
 from p3dc.app.session import Session
 from p3dc.classifier.leave_one_out import Point
 from p3dc.images.classifier import ImageClassifier
-from p3dc.images.explanation import Explanation, Pulls
+from p3dc.images.explanation import Explanation, Pull
 from p3dc.images.prediction_rows import COLUMNS, row
 from p3dc.images.predictions import Prediction
 
@@ -83,7 +84,7 @@ def explanation(
     classifier: ImageClassifier,
     found: Explanation,
     identity: str | None = None,
-    own_pulls: Pulls | None = None,
+    own_pulls: tuple[Pull, ...] | None = None,
 ) -> schemas.ExplanationShape:
     """Explain why an image has its label; an example of the project has an id and pulls of its own."""
     names = {photo.id: photo.name for photo in session.state.photos}
@@ -101,12 +102,12 @@ def explanation(
                 name=names[near.example.key],
                 label=near.example.label,
                 cosine=near.cosine,
-                base_classes=_pulls(near.pulls),
+                base_classes=_pulls(session, near.pulls),
             )
             for near in found.neighbours
             if near.example.key != identity
         ],
-        base_classes=None if own_pulls is None else _pulls(own_pulls),
+        base_classes=None if own_pulls is None else _pulls(session, own_pulls),
     )
 
 
@@ -164,6 +165,11 @@ def download(content: str | bytes, name: str, media_type: str = "application/oct
     return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
+def picture(jpeg: bytes) -> Response:
+    """Return a JPEG whose address never shows another."""
+    return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=31536000, immutable"})
+
+
 def _photos(photos: Iterable[Photo]) -> list[schemas.PhotoShape]:
     return [schemas.PhotoShape(id=photo.id, name=photo.name, label=photo.label) for photo in photos]
 
@@ -182,8 +188,16 @@ def _label(found: Prediction) -> Mapping[str, Any]:
     }
 
 
-def _pulls(pulls: Pulls) -> list[schemas.Pull]:
-    return [schemas.Pull(name=name, weight=weight) for name, weight in pulls]
+def _pulls(session: Session, pulls: Iterable[Pull]) -> list[schemas.Pull]:
+    return [schemas.Pull(name=pull.name, weight=pull.weight, central=_central(session, pull)) for pull in pulls]
+
+
+def _central(session: Session, pull: Pull) -> list[schemas.CentralPhoto]:
+    folder = f"/v1/priors/{session.state.priors}/{quote(pull.name, safe='')}"
+    return [
+        schemas.CentralPhoto(name=row.key, thumbnail=f"{folder}/{place}" if row.thumbnail else None)
+        for place, row in enumerate(pull.central)
+    ]
 
 
 def _map(session: Session, classifier: ImageClassifier) -> schemas.MapShape:

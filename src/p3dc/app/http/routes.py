@@ -23,6 +23,8 @@ from p3dc.app.project.state import State
 from p3dc.app.service import Service
 from p3dc.classifier.leave_one_out import Point
 from p3dc.errors import InputError
+from p3dc.images.examples import open_thumbnail
+from p3dc.images.examples import thumbnail as thumbnail_of
 from p3dc.images.explanation import base_classes, explain_features
 from p3dc.images.predictions import Prediction
 
@@ -104,14 +106,16 @@ def classes(service: Serving) -> schemas.Classes:
     return responses.classes(service.project)
 
 
-@api.post("/classes", status_code=201, responses=errors(409))
-def make_class(body: schemas.NewName, service: Serving) -> schemas.NewClass:
-    """Make a class without examples."""
+@api.post("/classes", status_code=201, responses=errors(404, 409))
+def make_class(body: schemas.NewClassBody, service: Serving) -> schemas.NewClass:
+    """Make a class without examples, or of photos of the project."""
     made = []
 
     def make(state: State) -> State:
         after, added = state.add_class(body.name, service.project.limits)
         made.append(added)
+        for photo in body.photos:
+            after = after.move_photo(photo, added.id)
         return after
 
     revision = service.project.change(f"New class {_short(body.name)}", make)
@@ -179,8 +183,20 @@ def thumbnail(identity: str, service: Serving) -> Response:
     _, _, pictures = service.project.now()
     if identity not in pictures:  # that of a deleted photo is there as long as undo can bring the photo back
         raise NotFoundError("photo", identity)
-    lasting = {"Cache-Control": "private, max-age=31536000, immutable"}
-    return Response(pictures[identity].thumbnail, media_type="image/jpeg", headers=lasting)
+    return responses.picture(pictures[identity].thumbnail)
+
+
+@api.get(
+    "/priors/{name}/{cluster}/{place}", response_class=Response, responses={**content("image/jpeg"), **errors(404)}
+)
+def central_photo(name: str, cluster: str, place: int, service: Serving) -> Response:
+    """Return the thumbnail of a central photo of a cluster, in the priors of the project."""
+    priors = service.project.priors(name) if name == service.project.state.priors else None
+    rows = dict(zip(priors.class_names, priors.central, strict=True)).get(cluster, ()) if priors else ()
+    if not 0 <= place < len(rows) or not rows[place].thumbnail:
+        raise NotFoundError("photo", f"{cluster}/{place}")
+    jpeg = thumbnail_of(open_thumbnail(rows[place].thumbnail))  # encoded again: priors may come from anywhere
+    return responses.picture(jpeg)
 
 
 @api.get("/photos/{identity}/explanation", responses=errors(404, 409))

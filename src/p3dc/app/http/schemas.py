@@ -34,6 +34,12 @@ class PhotoChange(Shape):
     name: Name | None = None
 
 
+class NewClassBody(NewName):
+    """A name for a class, and the ids of photos that become its examples."""
+
+    photos: list[str] = []
+
+
 class Token(Shape):
     """The token that the server was started with."""
 
@@ -162,11 +168,19 @@ class PhotoLabel(Label):
     id: str
 
 
+class CentralPhoto(BaseModel):
+    """A photo near the centre of a cluster, and the address of its thumbnail if it has one."""
+
+    name: str
+    thumbnail: str | None
+
+
 class Pull(BaseModel):
-    """A base class and its weight."""
+    """A base class and its weight; a cluster has central photos in place of a name that means anything."""
 
     name: str
     weight: float
+    central: list[CentralPhoto]
 
 
 class NeighbourShape(BaseModel):

@@ -2,7 +2,7 @@
 
 import { button, count, find, h, keyed, percentInWords } from "./dom.js";
 import { announce } from "./notices.js";
-import { changePhoto, createClass, thumbnail } from "./service.js";
+import { createClass, thumbnail } from "./service.js";
 import { act, shownView, state } from "./store.js";
 import { openWhy } from "./why.js";
 
@@ -21,13 +21,8 @@ function makeGroup({ id }) {
     event.preventDefault();
     const [text, moved] = [field.value.trim(), ids];
     if (!text) return field.focus();
-    const made = await act(() => createClass(text));
-    if (!made) return field.select();
-    const move = async () => {
-      for (const photo of moved) await changePhoto(photo, { class: made.id });
-      return made;
-    };
-    if (await act(move)) announce(`${count(moved.length, "photo")} moved to the new class ${text}.`);
+    if (!(await act(() => createClass(text, moved)))) return field.select();
+    announce(`${count(moved.length, "photo")} moved to the new class ${text}.`);
   }
 
   const update = (latest) => {

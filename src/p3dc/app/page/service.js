@@ -51,7 +51,8 @@ export const getView = (point) => data("GET", `view${at(point)}`);
 export const getLeaveOneOut = (point) => data("GET", `leave-one-out${at(point)}`);
 export const getExplanation = (id) => data("GET", `photos/${id}/explanation`);
 
-export const createClass = (name) => data("POST", "classes", { json: { name } });
+/** Make a class, empty or of photos of the project. */
+export const createClass = (name, photos = []) => data("POST", "classes", { json: { name, photos } });
 export const renameClass = (id, name) => data("PATCH", `classes/${id}`, { json: { name } });
 export const deleteClass = (id) => data("DELETE", `classes/${id}`);
 

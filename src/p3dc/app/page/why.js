@@ -69,6 +69,10 @@ function verdict(why) {
     return says("Most like ", strong(why.label), `: ${percentInWords(why.probability)} sure.${next}`);
   }
   const [nearest] = why.cosines;
+  if (nearest.cosine >= why.unknown_below) {
+    const others = " It and other photos resemble each other more than any class. The nearest is ";
+    return says(h("strong", {}, "Unknown"), ":", others, strong(nearest.label), ` with a cosine of ${decimal(nearest.cosine)}.`);
+  }
   const numbers = ` with a cosine of ${decimal(nearest.cosine)}; a label needs ${decimal(why.unknown_below)}.`;
   return says(h("strong", {}, "Unknown"), ": not like any class. The nearest is ", strong(nearest.label), numbers);
 }
@@ -121,11 +125,19 @@ function ownPull(why) {
 /** Base classes with their weights, largest first. */
 function pulls(all) {
   const full = Math.max(0.4, ...all.map(({ weight }) => weight));
-  return h("ul", { class: "bars pulls", "data-test": "pulled-by" }, ...all.map(({ name, weight }) => {
+  return h("ul", { class: "bars pulls", "data-test": "pulled-by" }, ...all.map(({ name, weight, central }) => {
     const fill = h("span", { class: "fill c-none" });
     fill.style.width = `${(100 * weight) / full}%`;
-    return row(name, h("span", { class: "bar-track", "aria-hidden": "true" }, fill), percent(weight));
+    return row(title(name, central), h("span", { class: "bar-track", "aria-hidden": "true" }, fill), percent(weight));
   }));
+}
+
+/** The name of a base class, or the most central photos of a cluster: their pictures, or the name of the first. */
+function title(name, central) {
+  const pictures = central.filter((photo) => photo.thumbnail);
+  if (!pictures.length) return central.length ? `Cluster of ${central[0].name}` : name;
+  return h("span", { class: "central", "data-test": "central" }, ...pictures.map((photo) =>
+    h("img", { src: photo.thumbnail, alt: photo.name, title: photo.name, loading: "lazy" })));
 }
 
 function neighbours(photo, why) {
