@@ -544,7 +544,7 @@ def test_the_version_is_that_of_the_package(p3dc):
 def test_help_lists_all_commands():
     done = subprocess.run(command_line("--help"), capture_output=True, text=True, check=True)
     names = {name for names in COMMANDS.values() for name in names}
-    assert len(names) == 12
+    assert len(names) == 13
     listed = {word for line in done.stdout.splitlines() for word in line.split()[:2]}
     assert names <= listed
 
