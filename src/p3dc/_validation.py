@@ -90,6 +90,11 @@ def check_power(rows: Floats, power: float, what: str) -> None:
             raise InputError(f"{got}, and power={power:g} needs positive features. Use power=0.5 or power=1.")
 
 
+def has_negative(rows: Floats) -> bool:
+    """Return whether any entry is negative."""
+    return any(bool((block < 0).any()) for _, block in row_blocks(rows))
+
+
 def as_labels(labels: npt.ArrayLike, n_rows: int | None = None, what: str = "label") -> npt.NDArray[Any]:
     """Return labels or ids as an array of text or of numbers: one for each row, none missing, all of one type."""
     try:

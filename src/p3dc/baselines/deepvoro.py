@@ -43,6 +43,7 @@ class DeepVoro(TaskMethod):
     """
 
     differs = "8 of its 512 views; the others need new images"
+    takes_roots = True
 
     def __init__(self, views: Sequence[int] = tuple(range(N_VIEWS))) -> None:
         self.views = views
@@ -75,6 +76,7 @@ class DeepVoroPP(TaskMethod):
     """
 
     differs = "one view"
+    takes_roots = True
 
     def __init__(self, base: FeatureSet, *, number: int = 0, n_nearest: int = 5, weight: float = 1.0) -> None:
         self.base = base

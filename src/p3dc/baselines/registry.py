@@ -26,6 +26,7 @@ TRANSDUCTIVE = "Transductive"
 
 TRAINED = ("base", "torch")
 CHOSEN = ("base", "validation")
+ROOTS = ("nonnegative",)
 REMEDIES = {
     "base": "features of single base samples. Give base features instead of priors",
     "validation": "validation classes to choose its parameters on. Add validation features",
@@ -75,7 +76,7 @@ class Method:
     reference : str
         Authors and year, if it was published.
     needs : tuple of str
-        Any of "priors", "base", "torch" and "validation".
+        Any of "priors", "base", "torch", "validation" and "nonnegative", which is features without negative entries.
     choose : function from Sources to dict, optional
         Chooses the parameters that it leaves open.
     row : str, optional
@@ -100,6 +101,11 @@ class Method:
         module, _, name = self.home.partition(".")
         kind: type[TaskMethod] = getattr(import_module(f"p3dc.baselines.{module}"), name)
         return kind
+
+    @property
+    def takes_roots(self) -> bool:
+        """Whether it is not defined for negative features."""
+        return "nonnegative" in self.needs
 
     @property
     def title(self) -> str:
@@ -175,12 +181,12 @@ _TABLE = (
     Method("l2n", "nearest.L2N", "L2N", NEIGHBOUR, row="L2N + NN"),
     Method("cl2n", "nearest.CL2N", "CL2N", NEIGHBOUR, needs=("priors",), row="CL2N + NN"),
     Method("simpleshot", "nearest.SimpleShot", "SimpleShot", NEIGHBOUR, "Wang et al., 2019", ("priors",)),
-    Method("deepvoro", "deepvoro.DeepVoro", "DeepVoro", NEIGHBOUR, "Ma et al., 2022", ("validation",), _choose_views),
-    Method("deepvoro++", "deepvoro.DeepVoroPP", "DeepVoro++", NEIGHBOUR, "Ma et al., 2022", CHOSEN, _choose_surrogate),
+    Method("deepvoro", "deepvoro.DeepVoro", "DeepVoro", NEIGHBOUR, "Ma et al., 2022", ("validation", *ROOTS), _choose_views),
+    Method("deepvoro++", "deepvoro.DeepVoroPP", "DeepVoro++", NEIGHBOUR, "Ma et al., 2022", CHOSEN + ROOTS, _choose_surrogate),
     Method("restorenet", "restorenet.RestoreNet", "RestoreNet", CALIBRATION, "Xue and Wang, 2020", TRAINED),
-    Method("dc", "dc.DC", "DC", CALIBRATION, "Yang et al., 2021", ("base",), slow=True),
-    Method("dc-nearest", "dc.DCNearest", "DC + L2N + NN", CALIBRATION, needs=("priors",)),
-    Method("tcpr", "tcpr.TCPR", "TCPR", CALIBRATION, "Xu et al., 2022", ("base",)),
+    Method("dc", "dc.DC", "DC", CALIBRATION, "Yang et al., 2021", ("base", *ROOTS), slow=True),
+    Method("dc-nearest", "dc.DCNearest", "DC + L2N + NN", CALIBRATION, needs=("priors", *ROOTS)),
+    Method("tcpr", "tcpr.TCPR", "TCPR", CALIBRATION, "Xu et al., 2022", ("base", *ROOTS)),
     Method("logistic", "logistic.LogisticRegression", "Logistic regression", OTHERS),
     Method("gda", "gda.GDA", "GDA", OTHERS, needs=CHOSEN, choose=_choose_shrinkage),
     Method("soft-k-means", "soft_kmeans.SoftKMeans", "Soft k-means", TRANSDUCTIVE, "Ren et al., 2018"),
@@ -189,7 +195,7 @@ _TABLE = (
         "laplacianshot", "laplacian_shot.LaplacianShot", "LaplacianShot", TRANSDUCTIVE, "Ziko et al., 2020", ("priors",)
     ),
     Method("alpha-tim", "alpha_tim.AlphaTIM", "α-TIM", TRANSDUCTIVE, "Veilleux et al., 2021"),
-    Method("pt-map", "pt_map.PTMAP", "PT-MAP", TRANSDUCTIVE, "Hu et al., 2021"),
+    Method("pt-map", "pt_map.PTMAP", "PT-MAP", TRANSDUCTIVE, "Hu et al., 2021", ROOTS),
 )
 METHODS = {method.key: method for method in _TABLE}
 """The methods by their keys, in the order of Table 1; then those that label all queries together."""
