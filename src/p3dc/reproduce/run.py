@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import p3dc
+from p3dc._validation import has_negative
 from p3dc.errors import InputError
 from p3dc.figures import CalibrationDisplay, GridComparisonDisplay, save_figure
 from p3dc.io.atomic import write_json, write_text
@@ -13,6 +14,7 @@ from p3dc.reproduce.datasets import load_data_set
 from p3dc.reproduce.experiments import Plan, StartStep, Study, run_study
 from p3dc.reproduce.markup import Picture, to_html, to_markdown
 from p3dc.reproduce.report import report_blocks, study_json
+from p3dc.reproduce.signed import report_signed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,12 +24,20 @@ def reproduce(folders: Sequence[Path], out: Path, plan: Plan, start_step: StartS
     """Run the paper's experiments on each folder of features and write the report.
 
     A folder has base, novel and, if possible, validation features. The report is ``report.html``, ``report.md``,
-    ``report.json`` and ``figures``. Finished parts are kept too: an interrupted run continues where it stopped.
+    ``report.json`` and ``figures``. Finished parts are kept too: an interrupted run continues where it stopped. Where
+    features are negative, the paper's method is not defined: the report compares the methods that are.
     """
     data_sets = [load_data_set(folder) for folder in folders]
     names = [data.name for data in data_sets]
     if len(set(names)) < len(names):
         raise InputError(f"two folders have the same name: {', '.join(names)}. Rename one.")
+    signed = [data for data in data_sets if has_negative(data.novel.features) or has_negative(data.validation.features)]
+    if signed:
+        if len(signed) < len(data_sets):
+            raise InputError(f"{signed[0].name} has negative features, but not all folders do. Report on them apart.")
+        out.mkdir(parents=True, exist_ok=True)
+        report_signed(signed, out, plan, start_step)
+        return []
     (out / "figures").mkdir(parents=True, exist_ok=True)
     parts = []
     for data in data_sets:
