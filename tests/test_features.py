@@ -560,8 +560,8 @@ def test_chosen_classes_are_numbered_in_the_given_order(novel):
 def test_pairs_and_mappings_stand_for_sets(base):
     expected = Priors.from_features(base)
     by_class = {name: base.features[base.labels == label] for label, name in enumerate(base.class_names)}
-    for given in ((base.features, base.labels), by_class):
-        np.testing.assert_array_equal(Priors.from_features(given).prototypes, expected.prototypes)
+    for same in ((base.features, base.labels), by_class):
+        np.testing.assert_array_equal(Priors.from_features(same).prototypes, expected.prototypes)
     assert Priors.from_features(by_class).class_names == base.class_names
     with pytest.raises(InputError, match="features are of type ndarray. Give a FeatureSet, or a pair"):
         Priors.from_features(base.features)

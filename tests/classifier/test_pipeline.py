@@ -23,7 +23,11 @@ def support(novel):
     "step", [StandardScaler(), StandardScaler(with_std=False), MinMaxScaler(), MaxAbsScaler(), PCA(10)], ids=repr
 )
 def test_a_step_that_only_the_support_takes_is_refused(support, priors, step):
-    trace = "features but the priors have" if isinstance(step, PCA) else "transformed by a step that the priors did not take"
+    trace = (
+        "features but the priors have"
+        if isinstance(step, PCA)
+        else "transformed by a step that the priors did not take"
+    )
     with pytest.raises(InputError, match=trace):
         sklearn_pipeline(step, P3DCClassifier(priors)).fit(*support)
 

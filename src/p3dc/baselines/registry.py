@@ -181,8 +181,18 @@ _TABLE = (
     Method("l2n", "nearest.L2N", "L2N", NEIGHBOUR, row="L2N + NN"),
     Method("cl2n", "nearest.CL2N", "CL2N", NEIGHBOUR, needs=("priors",), row="CL2N + NN"),
     Method("simpleshot", "nearest.SimpleShot", "SimpleShot", NEIGHBOUR, "Wang et al., 2019", ("priors",)),
-    Method("deepvoro", "deepvoro.DeepVoro", "DeepVoro", NEIGHBOUR, "Ma et al., 2022", ("validation", *ROOTS), _choose_views),
-    Method("deepvoro++", "deepvoro.DeepVoroPP", "DeepVoro++", NEIGHBOUR, "Ma et al., 2022", CHOSEN + ROOTS, _choose_surrogate),
+    Method(
+        "deepvoro", "deepvoro.DeepVoro", "DeepVoro", NEIGHBOUR, "Ma et al., 2022", ("validation", *ROOTS), _choose_views
+    ),
+    Method(
+        "deepvoro++",
+        "deepvoro.DeepVoroPP",
+        "DeepVoro++",
+        NEIGHBOUR,
+        "Ma et al., 2022",
+        CHOSEN + ROOTS,
+        _choose_surrogate,
+    ),
     Method("restorenet", "restorenet.RestoreNet", "RestoreNet", CALIBRATION, "Xue and Wang, 2020", TRAINED),
     Method("dc", "dc.DC", "DC", CALIBRATION, "Yang et al., 2021", ("base", *ROOTS), slow=True),
     Method("dc-nearest", "dc.DCNearest", "DC + L2N + NN", CALIBRATION, needs=("priors", *ROOTS)),

@@ -33,9 +33,7 @@ def write_classifier(path: str | os.PathLike[str], fitted: FittedClassifier) -> 
 
 def read_classifier(path: str | os.PathLike[str]) -> FittedClassifier:
     """Read what :func:`write_classifier` wrote. Nothing in the file is run."""
-    arrays, facts = read_arrays(
-        path, "classifier", VERSION, required=ARRAYS, optional=OPTIONAL_ARRAYS, facts=FACTS
-    )
+    arrays, facts = read_arrays(path, "classifier", VERSION, required=ARRAYS, optional=OPTIONAL_ARRAYS, facts=FACTS)
     try:
         fitted = unpack_classifier(arrays, facts)
         check_finite(fitted.support, "support")

@@ -16,8 +16,8 @@ from p3dc.priors.prototypes import Priors
 def make_pipeline(*steps: Any, base: LabelledFeatures, **parameters: Any) -> Pipeline:
     """Put transforming steps in front of a :class:`P3DCClassifier`.
 
-    In a ``Pipeline`` of scikit-learn, a step would be fitted to the few samples of the support and would leave the priors
-    as they are. Here steps are fitted to the base features, once, and the priors are those of the transformed base
+    In a ``Pipeline`` of scikit-learn, a step would be fitted to the few samples of the support and would not transform
+    the priors. Here steps are fitted to the base features, once, and the priors are those of the transformed base
     features.
 
     Parameters

@@ -13,7 +13,6 @@ from p3dc.errors import InputError
 from p3dc.evaluation.executors import (
     BATCH,
     Batch,
-    Draw,
     Drawing,
     Executor,
     PileQueries,

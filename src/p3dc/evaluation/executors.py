@@ -122,18 +122,19 @@ class Drawing:
     @property
     def _shot_numbers(self) -> list[int]:
         """The numbers of samples: of each class in turn, or to draw from."""
-        if isinstance(self.n_shot, str) or not isinstance(self.n_shot, Sequence | np.ndarray):
-            raise InputError(f"n_shot is {self.n_shot!r}. It must be a whole number, or one for each class of a task.")
-        if not isinstance(self.n_shot, range) and len(self.n_shot) != self.n_way:
+        given: Any = self.n_shot
+        if isinstance(given, str) or not isinstance(given, Sequence | np.ndarray):
+            raise InputError(f"n_shot is {given!r}. It must be a whole number, or one for each class of a task.")
+        if not isinstance(given, range) and len(given) != self.n_way:
             raise InputError(
-                f"n_shot has {len(self.n_shot)} numbers for {self.n_way} ways. Give one for each class of a task, or "
+                f"n_shot has {len(given)} numbers for {self.n_way} ways. Give one for each class of a task, or "
                 "a range such as range(1, 6) to draw a number for each class."
             )
-        if not len(self.n_shot):
-            raise InputError(f"n_shot is {self.n_shot!r}, which has no numbers. Give a range such as range(1, 6).")
-        for number in self.n_shot:
+        if not len(given):
+            raise InputError(f"n_shot is {given!r}, which has no numbers. Give a range such as range(1, 6).")
+        for number in given:
             check_count("n_shot", number, 1)
-        return list(self.n_shot)
+        return list(given)
 
     def _draw_shots(self, numbers: range) -> Labels | None:
         """Return the number of samples of each class of each task, (T, N), or None where all have the same."""
@@ -269,7 +270,7 @@ def choose_executor(executor: Executor | None, n_jobs: int | None, device: Devic
     """Return the executor that is given, or else that of several processes, of a device or of NumPy."""
     if n_jobs is None or n_jobs == 1:
         return executor or (run_serially if device is None else run_prefetching)
-    if not isinstance(n_jobs, Integral) or n_jobs == 0:
+    if n_jobs == 0 or int(n_jobs) != n_jobs:
         raise InputError(f"n_jobs is {n_jobs!r}. It must be a whole number, -1 for all cores.")
     if executor is not None or device is not None:
         other = "an executor" if executor is not None else "a device"

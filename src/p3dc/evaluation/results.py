@@ -240,7 +240,7 @@ class Comparison:
         rows = []
         for name, scores in self.scores.items():
             auroc = None if scores.auroc is None else float(scores.auroc.mean())
-            row = {"accuracy": scores.mean, "interval": scores.interval}
+            row: dict[str, Any] = {"accuracy": scores.mean, "interval": scores.interval}
             row |= {"calibration_error": scores.calibration_error, "auroc": auroc}
             gain = self.difference(name, next(iter(self.scores)))
             rows.append({"name": name, **row, "difference": gain.mean, "difference_interval": gain.interval})

@@ -379,7 +379,9 @@ def _make_counter(make_scorer: Callable[[], TaskScorer]) -> Callable[[Batch], np
     return count
 
 
-def gain_outside(result: SearchResult, priors: Priors, validation: LabelledFeatures, **drawing: Any) -> Difference | None:
+def gain_outside(
+    result: SearchResult, priors: Priors, validation: LabelledFeatures, **drawing: Any
+) -> Difference | None:
     """Compare the best point outside the triangle with the best inside, on fresh tasks.
 
     The best of many points is partly luck, which fresh tasks do not share. ``drawing`` has the options of

@@ -22,9 +22,7 @@ def undefined_classifiers(classifiers: Mapping[str, Any], features: FeatureSet) 
 
 def undefined_methods(methods: Sequence[str], sets: Sequence[FeatureSet], power: float) -> list[str]:
     """List the keys of methods that take a root of negative features; "p3dc" takes one unless its power is 1."""
-    needing = [
-        key for key in methods if (power != 1 if key == "p3dc" else key in METHODS and METHODS[key].takes_roots)
-    ]
+    needing = [key for key in methods if (power != 1 if key == "p3dc" else key in METHODS and METHODS[key].takes_roots)]
     return needing if needing and any(has_negative(each.features) for each in sets) else []
 
 

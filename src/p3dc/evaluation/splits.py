@@ -52,7 +52,9 @@ def check_disjoint(**sets: FeatureSet | Priors) -> None:
         common = sorted(_names(sets[one]) & _names(sets[two]))
         if common:
             kind = "class" if len(common) == 1 else "classes"
-            raise InputError(f"{one} and {two} share {len(common)} {kind}: {listed(common, 5)}. Give sets without common classes.")
+            raise InputError(
+                f"{one} and {two} share {len(common)} {kind}: {listed(common, 5)}. Give sets without common classes."
+            )
         shared = len(rows[one] & rows[two])
         if shared > DUPLICATES * min(len(rows[one]), len(rows[two])):
             raise InputError(f"{one} and {two} share {shared} identical rows. Give sets without common classes.")

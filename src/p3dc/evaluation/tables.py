@@ -22,22 +22,25 @@ def data_frame(columns: Mapping[str, Any]) -> "DataFrame":
     return pd.DataFrame(dict(columns))
 
 
-def plain(value: Any) -> Any:
+def plain(content: Mapping[str, Any]) -> dict[str, Any]:
     """Turn arrays and NumPy's numbers into Python's, and NaN into None, so that JSON can hold them."""
+    return {str(key): _plain(value) for key, value in content.items()}
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return plain(value)
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [_plain(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def html_table(rows: Sequence[Mapping[str, str]], notes: Sequence[str] = ()) -> str:
     """Write rows of cells as an HTML table, with notes below it."""
     headings = list(dict.fromkeys(heading for row in rows for heading in row))
-    lines = ["<tr>" + "".join(f"<th>{escape(heading)}</th>" for heading in headings) + "</tr>"]
-    for row in rows:
-        lines.append("<tr>" + "".join(f"<td>{escape(row.get(heading, ''))}</td>" for heading in headings) + "</tr>")
-    caption = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    return f"<table>{''.join(lines)}</table>{caption}"
+    cells = [[f"<th>{escape(heading)}</th>" for heading in headings]]
+    cells += [[f"<td>{escape(row.get(heading, ''))}</td>" for heading in headings] for row in rows]
+    lines = "".join(f"<tr>{''.join(line)}</tr>" for line in cells)
+    return f"<table>{lines}</table>" + "".join(f"<p>{escape(note)}</p>" for note in notes)

@@ -59,7 +59,12 @@ class AccuracyDisplay:
             ax = plt.subplots(figsize=(6.4, height), layout="constrained")[1]
         places = np.arange(len(self.accuracies))
         boxes = [100 * accuracy for accuracy in self.accuracies.values()]
-        options = {"orientation": "horizontal", "widths": 0.6, "showfliers": False, "medianprops": {"color": "grey"}}
+        options: dict[str, Any] = {
+            "orientation": "horizontal",
+            "widths": 0.6,
+            "showfliers": False,
+            "medianprops": {"color": "grey"},
+        }
         ax.boxplot(boxes, positions=places, tick_labels=list(self.accuracies), **(options | box_options))
         means = [box.mean() for box in boxes]
         widths = np.nan_to_num([100 * self.intervals[name] for name in self.accuracies])

@@ -53,7 +53,7 @@ def run_signed(data: DataSet, plan: Plan, trained: Path, start_step: StartStep) 
         warnings.warn(f"{data.name}: {line}", stacklevel=2)
     comparisons, missing = {}, {}
     for n_shot in SHOTS:
-        drawing = {"n_way": N_WAY, "n_shot": n_shot, "n_query": N_QUERY, "seed": plan.seed}
+        drawing: dict[str, Any] = {"n_way": N_WAY, "n_shot": n_shot, "n_query": N_QUERY, "seed": plan.seed}
         validate = partial(_accuracy, data=data, n_tasks=min(plan.select_tasks, plan.n_tasks), **drawing)
         sources = Sources(data.priors, data.base, data.selection_base, validate, trained, data.paper_name)
         classifiers: dict[str, Any] = {}
