@@ -8,7 +8,8 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline as sklearn_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, Normalizer, QuantileTransformer, StandardScaler
 
-from p3dc import P3DCClassifier, Priors, evaluate, make_pipeline, weight_grid
+from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, make_pipeline, sample_tasks, weight_grid
+from p3dc.demo import load_sample
 from p3dc.errors import InputError
 from tests.conftest import make_signed, paper
 
@@ -49,10 +50,21 @@ def test_normalised_samples_are_refused_where_lengths_matter(support, priors):
     np.testing.assert_allclose(one, two, atol=1e-6)
 
 
-def test_a_support_far_from_the_base_features_is_warned_of(base, support, priors):
+def test_a_support_unlike_the_base_features_is_warned_of(base, support, priors):
     scaler = StandardScaler().fit(base.features)
-    with pytest.warns(UserWarning, match="the support lies far from the base features.*Build the pipeline with"):
+    with pytest.warns(UserWarning, match="the support is unlike the base features.*Build the pipeline with"):
         P3DCClassifier(priors).fit(scaler.transform(support[0]), support[1])
+
+
+@pytest.mark.data
+def test_roots_of_the_support_alone_are_warned_of_and_new_classes_are_not(data_folder):
+    priors = load_sample().priors
+    novel = FeatureSet.load(data_folder / "cub-resnet12" / "novel.npz")
+    for support in sample_tasks(novel.labels, n_shot=5, n_tasks=20).support:
+        X, y = novel.features[support.ravel()].astype(float), np.repeat(range(5), 5)
+        P3DCClassifier(priors).fit(X, y)
+        with pytest.warns(UserWarning, match="the support is unlike the base features"):
+            P3DCClassifier(priors).fit(np.sqrt(X), y)
 
 
 def test_features_without_a_common_direction_may_lie_anywhere():
