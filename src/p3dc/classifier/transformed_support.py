@@ -30,6 +30,9 @@ for images of another domain, -0.07 to 0.01 after a StandardScaler, 0.99 to 1.29
 compared with the mean less two standard errors, which was never more than 1.10 without a step.
 """
 
+MANY_FEATURES = 100
+"""Features that the most is compared with, at least: in fewer dimensions the direction of a class varies more."""
+
 REMEDY = (
     "Build the pipeline with p3dc.make_pipeline, which transforms the base features too, or build the priors from "
     "transformed base features."
@@ -94,4 +97,5 @@ def _is_unlike_the_base(support: Floats, priors: Priors) -> bool:
     mean = shared if geometry is None else (priors.prototypes / geometry.lengths[:, None]).mean(axis=0)
     found = l2_normalize(support.astype(np.float64)) @ mean / (mean @ mean)
     least = found.mean() - 2 * found.std(ddof=1) / np.sqrt(len(found))
-    return bool(found.mean() < LEAST or (geometry is not None and least > MOST))
+    many = geometry is not None and support.shape[1] >= MANY_FEATURES
+    return bool(found.mean() < LEAST or (many and least > MOST))
