@@ -478,3 +478,90 @@ def test_class_names_may_be_kept_by_parquet(tmp_path):
     FeatureSet([[1.0]], [1], ["b", "a"]).save(tmp_path / "set.parquet")
     assert json.loads(pq.read_schema(tmp_path / "set.parquet").metadata[b"p3dc.class_names"]) == ["b", "a"]
     assert FeatureSet.load(tmp_path / "set.parquet").class_names == ("b", "a")
+
+
+ROWS = np.array([[1.0, 0.5], [2.0, 0.25], [0.0, 4.0]], dtype=np.float32)
+NAMES = ["wren", "wren", "robin"]
+
+
+def test_a_column_of_vectors_is_read_like_an_array():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"embedding": list(ROWS), "label": NAMES})
+    expected = FeatureSet(ROWS, NAMES)
+    assert_equal(FeatureSet(frame["embedding"], frame["label"]), expected)
+    assert_equal(FeatureSet(frame[["embedding"]], frame["label"].astype("category")), expected)
+    short = pd.Series([[1.0, 2.0], [1.0]])
+    with pytest.raises(InputError, match="rows of different lengths"):
+        FeatureSet(short, ["a", "b"])
+
+
+def test_a_mapping_from_class_to_rows_has_its_labels():
+    found = FeatureSet({"wren": ROWS[:2], "robin": ROWS[2:]})
+    assert found.class_names == ("wren", "robin")
+    assert found.labels.tolist() == [0, 0, 1]
+    np.testing.assert_array_equal(found.features, ROWS)
+    with pytest.raises(InputError, match="Leave out labels"):
+        FeatureSet({"wren": ROWS}, ["wren"] * 3)
+    with pytest.raises(InputError, match="different numbers of features: 1, 2"):
+        FeatureSet({"wren": ROWS, "robin": ROWS[:, :1]})
+    with pytest.raises(InputError, match="features have no labels"):
+        FeatureSet(ROWS)
+    with pytest.raises(InputError, match="no rows at all"):
+        FeatureSet({})
+
+
+def test_bfloat16_becomes_float32():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    found = FeatureSet(ROWS.astype(ml_dtypes.bfloat16), NAMES)
+    assert found.features.dtype == np.float32
+    np.testing.assert_array_equal(found.features, ROWS)
+
+
+@pytest.mark.torch
+def test_tensors_with_gradients_and_in_bfloat16_are_read_like_arrays():
+    import torch
+
+    expected, labels = FeatureSet(ROWS, [1, 1, 0]), torch.tensor([1, 1, 0])
+    tracked = torch.tensor(ROWS, requires_grad=True)
+    for tensor in (tracked, tracked.bfloat16(), list(tracked), tuple(tracked.bfloat16())):
+        assert_equal(FeatureSet(tensor, labels), expected)
+    by_class = FeatureSet({1: tracked[:2], 0: tracked[2:]})
+    np.testing.assert_array_equal(by_class.features, ROWS)
+
+
+def test_rows_are_chosen_by_slice_mask_and_number(novel):
+    named = FeatureSet(novel.features, novel.labels, novel.class_names, [str(i) for i in range(len(novel))])
+    mask = novel.labels % 2 == 0
+    for rows in (slice(10, 40, 3), mask, [3, 1, 200], np.array([-1])):
+        found = named[rows]
+        np.testing.assert_array_equal(found.features, novel.features[rows])
+        np.testing.assert_array_equal(found.labels, novel.labels[rows])
+        assert found.ids.tolist() == named.ids[rows].tolist()
+        assert found.class_names == novel.class_names
+    for wrong in (3, [0.5], "wren"):
+        with pytest.raises(InputError, match="a slice, a mask or a list of row numbers"):
+            named[wrong]
+    with pytest.raises(InputError, match="the mask has 3 entries for 240 rows"):
+        named[np.ones(3, dtype=bool)]
+    with pytest.raises(InputError, match="features are empty"):
+        named[5:5]
+
+
+def test_chosen_classes_are_numbered_in_the_given_order(novel):
+    found = novel.select(["novel-5", "novel-2"])
+    assert (found.n_classes, found.class_names) == (2, ("novel-5", "novel-2"))
+    for number, label in enumerate((5, 2)):
+        np.testing.assert_array_equal(found.features[found.labels == number], novel.features[novel.labels == label])
+    assert FeatureSet(np.eye(3), [7, 8, 9]).select([9, 7]).labels.tolist() == [1, 0]
+    with pytest.raises(InputError, match="there is no class 'owl'. Choose from novel-0, "):
+        novel.select(["owl"])
+
+
+def test_pairs_and_mappings_stand_for_sets(base):
+    expected = Priors.from_features(base)
+    by_class = {name: base.features[base.labels == label] for label, name in enumerate(base.class_names)}
+    for same in ((base.features, base.labels), by_class):
+        np.testing.assert_array_equal(Priors.from_features(same).prototypes, expected.prototypes)
+    assert Priors.from_features(by_class).class_names == base.class_names
+    with pytest.raises(InputError, match="features are of type ndarray. Give a FeatureSet, or a pair"):
+        Priors.from_features(base.features)

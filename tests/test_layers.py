@@ -20,8 +20,8 @@ LAYERS = [
     {"scoring"},
     {"classifier"},
     {"baselines", "demo", "images"},
-    {"evaluation"},
     {"figures"},
+    {"evaluation"},
     {"app", "cluster", "reproduce"},
     {"cli"},
     {"__main__"},
@@ -163,5 +163,5 @@ def test_shared_type_aliases_have_one_home():
 
 def test_the_public_names_are_few_and_exist():
     assert sorted(p3dc.__all__) == p3dc.__all__
-    assert len(p3dc.__all__) == 9
+    assert len(p3dc.__all__) == 11
     assert all(hasattr(p3dc, name) for name in p3dc.__all__)

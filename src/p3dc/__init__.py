@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from p3dc.classifier.estimator import P3DCClassifier
+    from p3dc.classifier.pipeline import make_pipeline
     from p3dc.errors import InputError
     from p3dc.evaluation.evaluate import compare, evaluate
-    from p3dc.evaluation.search import search
+    from p3dc.evaluation.search import search, weight_grid
     from p3dc.features import FeatureSet
     from p3dc.images.classifier import ImageClassifier
     from p3dc.priors.prototypes import Priors
@@ -24,8 +25,10 @@ __all__ = [
     "Priors",
     "compare",
     "evaluate",
+    "make_pipeline",
     "sample_tasks",
     "search",
+    "weight_grid",
 ]
 
 HOMES = {
@@ -36,8 +39,10 @@ HOMES = {
     "Priors": "priors.prototypes",
     "compare": "evaluation.evaluate",
     "evaluate": "evaluation.evaluate",
+    "make_pipeline": "classifier.pipeline",
     "sample_tasks": "tasks",
     "search": "evaluation.search",
+    "weight_grid": "evaluation.search",
 }
 
 

@@ -42,8 +42,20 @@ def is_tensor(values: Any) -> bool:
 
 
 def as_numpy(values: Any) -> Any:
-    """Copy a tensor from its device to NumPy; leave everything else as it is."""
-    return values.numpy(force=True) if is_tensor(values) else values
+    """Copy a tensor from its device to NumPy, bfloat16 as float32; leave everything else as it is."""
+    if not is_tensor(values):
+        return values
+    return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy(force=True)
+
+
+def stack_rows(rows: Any) -> npt.NDArray[Any]:
+    """Return rows as one array: tensors, a column whose entries are vectors, and bfloat16 as float32 too."""
+    if isinstance(rows, list | tuple) and any(map(is_tensor, rows)):
+        rows = [as_numpy(row) for row in rows]
+    array = np.asarray(as_numpy(rows))
+    if array.dtype == object and (array.ndim == 1 or array.shape[1:] == (1,)) and len(array):
+        array = np.stack([stack_rows(entry) for entry in array.flat])
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
 def to_device_of(values: Array, other: Array, dtype: Any = None) -> Array:

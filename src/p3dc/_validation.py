@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from p3dc._arrays import Floats, Mask, row_blocks
+from p3dc._arrays import Floats, Mask, as_numpy, row_blocks, stack_rows
 from p3dc.errors import InputError
 
 KEPT_TYPES = (np.float16, np.float32, np.float64)
@@ -20,7 +20,7 @@ def as_rows(rows: npt.ArrayLike, what: str) -> Floats:
     """Return rows as a two-dimensional array of floats without NaN or infinity."""
     check_unmasked(rows, what)
     try:
-        array = np.asarray(rows)
+        array = stack_rows(rows)
     except ValueError:
         raise InputError(f"{what} are rows of different lengths. Extract all of them with the same backbone.") from None
     if array.dtype.kind not in "fiub":
@@ -113,11 +113,16 @@ def check_similarities(rows: Floats, prototypes: Floats, power: float, dtype: np
         )
 
 
+def has_negative(rows: Floats) -> bool:
+    """Return whether any entry is negative."""
+    return any(bool((block < 0).any()) for _, block in row_blocks(rows))
+
+
 def as_labels(labels: npt.ArrayLike, n_rows: int | None = None, what: str = "label") -> npt.NDArray[Any]:
     """Return labels or ids as an array of text or of numbers: one for each row, none missing, all of one type."""
     check_unmasked(labels, f"{what}s")
     try:
-        array = np.asarray(_as_given(labels))
+        array = np.asarray(_as_given(as_numpy(labels)))
     except ValueError:
         raise InputError(f"{what}s are lists of different lengths. Give one {what} a row.") from None
     if array.ndim != 1 or n_rows not in (None, len(array)):
@@ -200,3 +205,8 @@ def check_count(name: str, number: Any, least: int) -> None:
         raise InputError(f"{name} is {number!r}. It must be a whole number, {least} or more.")
     if number < least:
         raise InputError(f"{name} is {number}. It must be at least {least}.")
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """List names in a sentence, the first of many."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

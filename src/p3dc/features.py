@@ -1,6 +1,6 @@
 """Labelled features, and how to load and save them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from p3dc._arrays import Floats, Labels, Progress, read_only, row_blocks
-from p3dc._validation import as_labels, as_names, as_rows
+from p3dc._arrays import Floats, Labels, Progress, as_numpy, read_only, row_blocks
+from p3dc._validation import as_labels, as_names, as_rows, listed
 from p3dc.errors import InputError
 from p3dc.io.atomic import check_text
 from p3dc.io.npz import read_npz, write_npz
@@ -37,10 +37,12 @@ class FeatureSet:
 
     Parameters
     ----------
-    features : array of shape (n_rows, n_features)
-        Real numbers. The type is kept, so float16 stays float16.
-    labels : array of shape (n_rows,)
+    features : array of shape (n_rows, n_features), or mapping from class to such arrays
+        Real numbers. The type is kept, so float16 stays float16; bfloat16 becomes float32. Tensors, and columns of
+        pandas whose entries are vectors, count as arrays. The classes of a mapping keep its order.
+    labels : array of shape (n_rows,), optional
         With ``class_names``, the position of each row's class in it. Without, any labels; they are sorted and numbered.
+        A mapping has its labels already.
     class_names : sequence of str, optional
         One name for each class.
     ids : sequence of str, optional
@@ -60,6 +62,13 @@ class FeatureSet:
     array([1, 1, 0])
     >>> birds
     FeatureSet(3 rows, 2 features, 2 classes)
+
+    A slice, a mask or row numbers choose rows, and :meth:`select` chooses classes:
+
+    >>> birds[1:]
+    FeatureSet(2 rows, 2 features, 2 classes)
+    >>> birds.select(["wren"]).labels
+    array([0, 0])
     """
 
     features: Floats
@@ -71,14 +80,20 @@ class FeatureSet:
 
     def __init__(
         self,
-        features: npt.ArrayLike,
-        labels: npt.ArrayLike,
+        features: npt.ArrayLike | Mapping[Any, npt.ArrayLike],
+        labels: npt.ArrayLike | None = None,
         class_names: Sequence[str] | None = None,
         ids: npt.ArrayLike | None = None,
         *,
         views: npt.ArrayLike | None = None,
         maps: npt.ArrayLike | None = None,
     ) -> None:
+        if isinstance(features, Mapping):
+            if labels is not None or class_names is not None:
+                raise InputError("features are a mapping from class to rows. Leave out labels and class_names.")
+            features, labels, class_names = _joined(features)
+        if labels is None:
+            raise InputError("features have no labels. Give one label a row, or a mapping from class to rows.")
         rows = as_rows(features, "features")
         codes = as_labels(labels, len(rows))
         if class_names is None:
@@ -103,6 +118,34 @@ class FeatureSet:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __getitem__(self, rows: slice | npt.ArrayLike) -> "FeatureSet":
+        if not isinstance(rows, slice):
+            rows = np.asarray(as_numpy(rows))
+            if rows.ndim != 1 or rows.dtype.kind not in "biu":
+                raise InputError("rows are chosen by a slice, a mask or a list of row numbers. Give one of them.")
+            if rows.dtype.kind == "b" and len(rows) != len(self):
+                raise InputError(f"the mask has {len(rows)} entries for {len(self)} rows. Give one a row.")
+        ids = None if self.ids is None else self.ids[rows]
+        return FeatureSet(self.features[rows], self.labels[rows], self.class_names, ids, **self.per_row(rows))
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes, with those that have no rows."""
+        return len(self.class_names)
+
+    def select(self, classes: Iterable[object]) -> "FeatureSet":
+        """Keep the rows of some classes, given by their names; they are numbered in the given order."""
+        names = as_names(classes)
+        missing = [name for name in names if name not in self.class_names]
+        if missing:
+            raise InputError(f"there is no class {missing[0]!r}. Choose from {listed(self.class_names)}.")
+        numbers = np.full(self.n_classes, -1)
+        numbers[[self.class_names.index(name) for name in names]] = np.arange(len(names))
+        codes = numbers[self.labels]
+        kept = codes >= 0
+        ids = None if self.ids is None else self.ids[kept]
+        return FeatureSet(self.features[kept], codes[kept], names, ids, **self.per_row(kept))
+
     def per_row(self, rows: Any) -> dict[str, Any]:
         """Return the views and maps of some rows, where there are any, as arguments of another set."""
         return {name: array[rows] for name in PER_ROW if (array := getattr(self, name)) is not None}
@@ -116,7 +159,7 @@ class FeatureSet:
 
     def __repr__(self) -> str:
         n_rows, n_features = self.features.shape
-        return f"FeatureSet({n_rows:,} rows, {n_features:,} features, {len(self.class_names):,} classes)"
+        return f"FeatureSet({n_rows:,} rows, {n_features:,} features, {self.n_classes:,} classes)"
 
     @classmethod
     def load(cls, path: Address, *, columns: tuple[str, str, str] = COLUMNS, also: Sequence[str] = ()) -> "FeatureSet":
@@ -155,6 +198,30 @@ class FeatureSet:
             else:
                 names = np.array(self.class_names, dtype=object)
                 write_parquet(file, _wide_batches(self, names), class_names=self.class_names)
+
+
+LabelledFeatures = FeatureSet | tuple[npt.ArrayLike, npt.ArrayLike] | Mapping[Any, npt.ArrayLike]
+"""A set of features, a pair (X, y), or a mapping from class to rows."""
+
+
+def as_feature_set(features: LabelledFeatures) -> FeatureSet:
+    """Return a set of features as it is, or made from a pair (X, y) or from a mapping."""
+    if isinstance(features, FeatureSet):
+        return features
+    if isinstance(features, Mapping):
+        return FeatureSet(features)
+    if isinstance(features, tuple) and len(features) == 2:
+        return FeatureSet(*features)
+    raise InputError(f"features are of type {type(features).__name__}. Give a FeatureSet, or a pair (X, y).")
+
+
+def _joined(rows_of: Mapping[Any, npt.ArrayLike]) -> tuple[Floats, Labels, list[Any]]:
+    """Join the rows of each class: features, the position of each row's class, and the classes."""
+    parts = [as_rows(rows, f"features of {name!r}") for name, rows in rows_of.items()]
+    if len({part.shape[1] for part in parts}) != 1:
+        widths = listed(sorted({str(part.shape[1]) for part in parts})) or "no rows at all"
+        raise InputError(f"classes have different numbers of features: {widths}. Extract all with the same backbone.")
+    return np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts]), list(rows_of)
 
 
 def stream_features(

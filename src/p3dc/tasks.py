@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc._arrays import Labels, Rows
-from p3dc._validation import as_labels, check_count, is_number
+from p3dc._validation import as_labels, check_count, is_number, listed
 from p3dc.errors import InputError
 
 BLOCK = 1000
@@ -136,10 +136,9 @@ class TaskSampler:
             raise InputError(f"{n_way} ways need {n_way} classes, but there are {len(values)}. Lower n_way.")
         small = [f"{name} ({count})" for name, count in zip(names, self.counts, strict=True) if count < self.n_rows]
         if small:
-            listed = ", ".join(small[:10]) + (f" and {len(small) - 10} more" if len(small) > 10 else "")
             raise InputError(
                 f"{n_shot} shots and {n_query} queries need {self.n_rows} rows of each class, but these have fewer: "
-                f"{listed}. Lower n_shot or n_query, or leave these classes out."
+                f"{listed(small)}. Lower n_shot or n_query, or leave these classes out."
             )
         self.by_class = np.argsort(codes, kind="stable")
         self.first = np.cumsum(self.counts) - self.counts

@@ -89,3 +89,10 @@ def test_table_1_has_every_method_of_its_families_and_ours_before_those_that_the
     assert families[-2:] == ["P3DC-Shot", "Not in the paper's table"]
     assert len(families) == 7
     assert [key for _, key in rows if key in METHODS] == list(TABLE_1)
+
+
+@pytest.mark.parametrize("key", [key for key, method in METHODS.items() if "torch" not in method.needs])
+def test_the_registry_knows_which_methods_take_roots(key, base, priors):
+    method = METHODS[key]
+    sources = [{"priors": priors, "base": base}[need] for need in method.needs if need in ("priors", "base")]
+    assert method.kind(*sources).__sklearn_tags__().input_tags.positive_only == method.takes_roots

@@ -354,7 +354,8 @@ def test_negative_samples_are_refused_under_any_power_but_one(task, priors):
     for power in (0.3, 2.0):
         with pytest.raises(InputError, match="Negative values in data"):
             paper(priors, power=power).fit(task[0] - 5, task[1])
-    paper(priors, power=1).fit(task[0] - 5, task[1])
+    with pytest.warns(UserWarning, match="the support is unlike the base features"):
+        paper(priors, power=1).fit(task[0] - 5, task[1])
 
 
 def test_weights_may_miss_one_by_rounding(task, priors):

@@ -3,14 +3,17 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.naive_bayes import MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier
 
 from p3dc import FeatureSet, P3DCClassifier, compare, evaluate, sample_tasks
-from p3dc.baselines import L2N, NN
+from p3dc.baselines import DC, L2N, NN, DeepVoro
 from p3dc.confidence.metrics import Reliability
 from p3dc.errors import InputError
 from p3dc.evaluation.results import TaskScores
+from p3dc.evaluation.runners import WithoutPile
 from p3dc.tasks import TaskSampler
-from tests.conftest import PAPER, paper
+from tests.conftest import PAPER, make_signed, paper
 
 
 class Subclassed(P3DCClassifier):
@@ -244,3 +247,129 @@ def test_unknown_queries_that_cannot_be_drawn_are_refused(novel, priors):
         evaluate(paper(priors), novel, n_query=5, n_unknown=-1)
     with pytest.raises(InputError, match="only the whitened space can choose them"):
         evaluate(P3DCClassifier(priors, space="plain"), novel, n_query=5)
+
+
+@pytest.mark.parametrize("kind", [KNeighborsClassifier, LogisticRegression])
+def test_any_classifier_with_probabilities_has_a_calibration_error_and_an_auroc(novel, kind):
+    classifier = kind() if kind is LogisticRegression else kind(n_neighbors=3)
+    reliability, areas = Reliability(), []
+    for model, queries, unknown in one_by_one(classifier, novel, 7, **DRAWING):
+        probabilities = model.predict_proba(queries)
+        reliability.add(probabilities.max(axis=1), model.predict(queries) == np.repeat(range(4), 5))
+        largest = np.concatenate([probabilities, model.predict_proba(unknown)]).max(axis=1)
+        areas.append(roc_auc_score([1] * 20 + [0] * 7, largest))
+    scores = evaluate(classifier, novel, n_unknown=7, **DRAWING)
+    assert scores.calibration_error == pytest.approx(reliability.error, abs=1e-4)
+    np.testing.assert_allclose(scores.auroc.mean(), np.mean(areas), atol=1e-3)
+
+
+@pytest.mark.parametrize("parameters", [PAPER, {}, {"reject": 0.5}])
+def test_a_subclass_has_the_measures_of_its_parent(novel, priors, parameters):
+    rivals = [kind(priors, **parameters) for kind in (P3DCClassifier, Subclassed)]
+    one, two = compare(rivals, novel, n_unknown=7, **DRAWING).scores.values()
+    assert two.calibration_error == pytest.approx(one.calibration_error, abs=1e-4)
+    np.testing.assert_allclose(two.auroc, one.auroc, atol=1e-2)
+
+
+def test_pairs_and_mappings_are_evaluated_like_sets(novel):
+    expected = evaluate(L2N(), novel, n_query=5, n_tasks=20)
+    pair = (novel.features, novel.labels)
+    by_class = {name: novel.features[novel.labels == label] for label, name in enumerate(novel.class_names)}
+    for features in (pair, by_class):
+        np.testing.assert_array_equal(evaluate(L2N(), features, n_query=5, n_tasks=20).accuracy, expected.accuracy)
+        found = compare([L2N()], features, n_query=5, n_tasks=20).scores["L2N"]
+        np.testing.assert_array_equal(found.accuracy, expected.accuracy)
+
+
+def plain_unequal(classifier, features, shots, *, n_way, n_query, n_tasks, seed):
+    """The accuracy of each task whose classes have these numbers of samples, (T, N)."""
+    most = int(np.max(shots))
+    tasks = sample_tasks(features.labels, n_way=n_way, n_shot=most, n_query=n_query, n_tasks=n_tasks, seed=seed)
+    found = []
+    for support, queries, own in zip(tasks.support, tasks.queries, shots, strict=True):
+        rows = np.concatenate([samples[:number] for samples, number in zip(support, own, strict=True)])
+        model = clone(classifier).fit(features.features[rows], np.repeat(range(n_way), own))
+        predicted = model.predict(features.features[queries.ravel()])
+        found.append(np.mean(predicted == np.repeat(range(n_way), n_query)))
+    return found
+
+
+UNEQUAL = {"n_way": 3, "n_query": 4, "n_tasks": 30, "seed": 3}
+
+
+@pytest.mark.parametrize("make", [L2N, P3DCClassifier, Subclassed, LogisticRegression])
+def test_classes_may_differ_in_their_shots(novel, priors, make):
+    classifier = make(priors) if issubclass(make, P3DCClassifier) else make()
+    each = evaluate(classifier, novel, n_shot=(1, 5, 2), **UNEQUAL)
+    np.testing.assert_allclose(each.accuracy, plain_unequal(classifier, novel, [(1, 5, 2)] * 30, **UNEQUAL))
+    drawn = [np.random.default_rng([3, 3, i]).choice(np.arange(1, 5), 3) for i in range(30)]
+    assert len(np.unique(drawn)) == 4
+    scores = evaluate(classifier, novel, n_shot=range(1, 5), **UNEQUAL)
+    np.testing.assert_allclose(scores.accuracy, plain_unequal(classifier, novel, drawn, **UNEQUAL))
+
+
+def test_equal_numbers_of_shots_are_those_of_one_number(novel, priors):
+    for classifier in (L2N(), P3DCClassifier(priors)):
+        one, two, three = (evaluate(classifier, novel, n_shot=n, **UNEQUAL) for n in (2, (2, 2, 2), range(2, 3)))
+        np.testing.assert_array_equal(one.accuracy, two.accuracy)
+        np.testing.assert_array_equal(one.accuracy, three.accuracy)
+
+
+def test_a_pile_is_learned_from_with_unequal_shots_too(novel, priors):
+    drawing = UNEQUAL | {"n_tasks": 5, "n_pile": 12}
+    found = evaluate(P3DCClassifier(priors), novel, n_shot=range(1, 4), **drawing)
+    alone = evaluate(WithoutPile(P3DCClassifier(priors)), novel, n_shot=range(1, 4), **drawing)
+    assert found.accuracy.shape == alone.accuracy.shape == (5,)
+
+
+@pytest.mark.parametrize(
+    ("n_shot", "sentence"),
+    [
+        ((1, 5), r"n_shot has 2 numbers for 3 ways\. .* range\(1, 6\)"),
+        ((1, 0, 2), "n_shot is 0. It must be at least 1"),
+        (range(3, 3), "which has no numbers"),
+        ("many", "n_shot is 'many'. It must be a whole number, or one for each class"),
+        (1.5, "n_shot is 1.5. It must be a whole number"),
+    ],
+)
+def test_shots_that_mean_nothing_are_refused(novel, n_shot, sentence):
+    with pytest.raises(InputError, match=sentence):
+        evaluate(L2N(), novel, n_shot=n_shot, **UNEQUAL)
+
+
+def test_a_fresh_seed_is_reported_and_gives_the_same_tasks_again(novel):
+    fresh = [evaluate(L2N(), novel, n_query=5, n_tasks=30, seed=None) for _ in range(2)]
+    assert fresh[0].seed != fresh[1].seed
+    again = evaluate(L2N(), novel, n_query=5, n_tasks=30, seed=fresh[0].seed)
+    np.testing.assert_array_equal(again.accuracy, fresh[0].accuracy)
+    assert compare([L2N()], novel, n_query=5, n_tasks=3, seed=4).scores["L2N"].seed == 4
+
+
+def test_true_shows_a_bar_on_a_terminal_and_nothing_in_a_pipe(novel, monkeypatch, capsys):
+    evaluate(L2N(), novel, n_query=5, n_tasks=3, progress=True)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    evaluate(L2N(), novel, n_query=5, n_tasks=3, progress=True)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "tasks" in shown.err
+    assert "3/3" in shown.err
+
+
+SIGNED = make_signed(2, 8, 30)
+
+
+def test_classifiers_that_take_roots_are_left_out_of_signed_features(priors, base):
+    rivals = {"paper": paper(priors), "auto": P3DCClassifier(priors), "dc": DC(base), "voro": DeepVoro()}
+    rivals |= {"bayes": MultinomialNB(), "plain": WithoutPile(paper(priors)), "power 1": paper(priors, power=1)}
+    sentence = "Left out: paper, dc, voro, bayes, plain, because a root of negative .* auto, the adaptive"
+    with pytest.warns(UserWarning, match=sentence):
+        found = compare(rivals, SIGNED, n_query=5, n_tasks=5)
+    assert list(found.scores) == ["auto", "power 1"]
+    assert list(found.left_out) == ["paper", "dc", "voro", "bayes", "plain"]
+    assert str(found).splitlines()[-1].startswith("Left out: paper, dc, voro")
+    with pytest.raises(InputError, match="Negative values in data: dc, voro cannot be run, because"):
+        compare({"dc": DC(base), "voro": DeepVoro()}, SIGNED, n_query=5, n_tasks=5)
+    with pytest.raises(InputError, match="Negative values in data"):
+        evaluate(paper(priors), SIGNED, n_query=5, n_tasks=5)

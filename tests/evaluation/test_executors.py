@@ -7,9 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from p3dc import sample_tasks
+from p3dc import P3DCClassifier, compare, evaluate, sample_tasks, search
+from p3dc.baselines import L2N
 from p3dc.errors import InputError
-from p3dc.evaluation.executors import BATCH, Batch, Drawing, run_prefetching, run_serially, step_progress
+from p3dc.evaluation.executors import (
+    BATCH,
+    Batch,
+    Drawing,
+    run_in_processes,
+    run_prefetching,
+    run_serially,
+    shares_of,
+    step_progress,
+)
 from p3dc.tasks import BLOCK
 
 DRAWING = Drawing(n_way=4, n_shot=2, n_query=3, seed=5, n_unknown=6)
@@ -93,3 +103,50 @@ def test_steps_make_one_progress():
         step_progress(lambda *seen: calls.append(seen), step, 2)(5, 10)
     assert calls == [(5, 20), (15, 20)]
     assert step_progress(None, 0, 2) is None
+
+
+def test_results_do_not_depend_on_the_number_of_processes(novel, priors):
+    rivals = {"l2n": L2N(), "auto": P3DCClassifier(priors)}
+    drawing = {"n_query": 5, "n_tasks": 450, "n_unknown": 4, "n_shot": 2}
+    told = []
+    one = compare(rivals, novel, **drawing)
+    two = compare(rivals, novel, **drawing, n_jobs=2, progress=lambda *step: told.append(step))
+    for name in rivals:
+        np.testing.assert_array_equal(one.scores[name].accuracy, two.scores[name].accuracy)
+        np.testing.assert_array_equal(one.scores[name].auroc, two.scores[name].auroc)
+        assert one.scores[name].calibration_error == two.scores[name].calibration_error
+    assert told == [(share.stop, 450) for share in shares_of(450, 2)]
+    grids = [search(priors, novel, n_query=5, n_tasks=150, step=0.5, n_jobs=n_jobs) for n_jobs in (1, 2)]
+    np.testing.assert_array_equal(grids[0].accuracy, grids[1].accuracy)
+
+
+def test_warnings_and_errors_of_other_processes_are_given_here(novel, priors):
+    with pytest.warns(UserWarning, match="the priors have no geometry"):
+        evaluate(P3DCClassifier(priors.prototypes), novel, n_query=5, n_tasks=150, n_jobs=2)
+    with pytest.raises(InputError, match="only the whitened space can choose them"):
+        evaluate(P3DCClassifier(priors, space="plain"), novel, n_query=5, n_tasks=150, n_jobs=2)
+
+
+def test_a_worker_makes_its_runner_once(novel):
+    made = []
+
+    def make_runner():
+        made.append(1)
+        return lambda batch: len(batch.tasks)
+
+    assert sum(run_in_processes(DRAWING.on(novel), make_runner, 430, n_jobs=1)) == 430  # in this process
+    assert len(made) == 1
+    assert [len(share) for share in shares_of(430, 1)] == [100, 100, 100, 100, 30]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"n_jobs": 0}, "n_jobs is 0. It must be a whole number, -1 for all cores"),
+        ({"n_jobs": 1.5}, "n_jobs is 1.5"),
+        ({"n_jobs": 2, "executor": run_serially}, "n_jobs is 2, but an executor is given too"),
+    ],
+)
+def test_numbers_of_processes_that_mean_nothing_are_refused(novel, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        evaluate(L2N(), novel, n_query=5, n_tasks=3, **options)

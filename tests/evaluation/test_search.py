@@ -1,10 +1,13 @@
+import json
+
+import matplotlib as mpl
 import numpy as np
 import pytest
 
-from p3dc import evaluate, search
+from p3dc import Priors, evaluate, search, weight_grid
 from p3dc.errors import InputError
 from p3dc.evaluation.search import GridPoint, SearchResult, gain_outside, grid
-from tests.conftest import paper
+from tests.conftest import make_signed, paper
 
 
 def test_the_default_grid_is_that_of_the_paper():
@@ -213,3 +216,57 @@ def test_progress_is_reported_over_all_that_is_varied(validation, priors):
 def test_searches_that_make_no_sense_are_refused(validation, priors, options, sentence):
     with pytest.raises(InputError, match=sentence):
         search(**({"priors": priors, "validation": validation, "step": 0.5} | SMALL | options))
+
+
+@pytest.mark.parametrize("varied", [{}, {"scale": [0.1, 1.0], "n_nearest": [1, 5]}, {"space": "whitened"}])
+@pytest.mark.parametrize("margin", [0.0, 0.5])
+def test_the_classifier_of_a_search_has_the_accuracy_of_its_best_point(validation, priors, varied, margin):
+    result = search(priors, validation, step=0.5, margin=margin, attention="unit", **varied, **SMALL)
+    classifier = result.best_classifier(priors, reject=0.3)
+    assert evaluate(classifier, validation, **SMALL).mean == pytest.approx(result.best.accuracy)
+    assert classifier.reject == 0.3
+    assert classifier.get_params().items() >= result.best_params.items()
+
+
+def test_pairs_are_searched_like_sets_and_fresh_seeds_are_reported(validation, priors):
+    pair = (validation.features, validation.labels)
+    one = search(priors, pair, step=0.5, **(SMALL | {"seed": None}))
+    two = search(priors, validation, step=0.5, **(SMALL | {"seed": one.seed}))
+    np.testing.assert_array_equal(one.accuracy, two.accuracy)
+
+
+def test_searches_are_tables_json_and_figures(searched):
+    found = json.loads(json.dumps(searched.to_dict(), allow_nan=False))
+    assert found["best"]["beta"] == searched.best.beta
+    assert found["grid"]["n_nearest"] == searched.n_nearest.tolist()
+    assert (found["n_tasks"], found["note"]) == (10, "")
+    frame = searched.to_pandas()
+    assert frame.columns.tolist() == ["alpha", "beta", "scale", "n_nearest", "accuracy", "interval"]
+    assert len(frame) == len(searched.alpha)
+    assert repr(searched) == f"SearchResult({searched})"
+    html = searched._repr_html_()
+    assert html.count("<tr>") == 11
+    assert "<th>M</th>" in html
+    with mpl.rc_context({"backend": "agg"}):
+        assert searched.plot().chosen == searched.best
+        mpl.pyplot.close("all")
+
+
+def test_signed_features_are_searched_in_the_whitened_space():
+    priors, validation = Priors.from_features(make_signed(1, 12, 20)), make_signed(2, 8, 30)
+    with pytest.warns(UserWarning, match="Searched in the whitened space .* auto, the adaptive"):
+        result = search(priors, validation, step=0.5, **SMALL)
+    assert result.settings["space"] == "whitened"
+    assert "root of negative features" in result.note
+    expected = search(priors, validation, step=0.5, space="whitened", **SMALL)
+    np.testing.assert_array_equal(result.accuracy, expected.accuracy)
+    assert expected.note == search(priors, validation, step=0.5, power=1, **SMALL).note == ""
+    with pytest.raises(InputError, match="Negative values in data"):
+        search(priors, validation, step=0.5, space="plain", **SMALL)
+
+
+def test_the_weights_for_grid_search_are_the_points_of_the_grid():
+    for options in ({"step": 0.25}, {"step": 0.5, "margin": 0.5}):
+        points = weight_grid(**options)
+        assert [[point["alpha"][0], point["beta"][0]] for point in points] == grid(**options).tolist()
+    assert list(weight_grid(0.5, prefix="last__")[0]) == ["last__alpha", "last__beta"]

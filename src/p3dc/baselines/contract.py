@@ -6,6 +6,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -31,6 +32,16 @@ class TaskMethod(ClassifierMixin, BaseEstimator):
     """
 
     differs: ClassVar[str] = "nothing"
+
+    @property
+    def takes_roots(self) -> bool:
+        """Whether it takes a root or a logarithm of features, which may not be negative then."""
+        return bool(getattr(self, "power", 1) != 1)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = self.takes_roots
+        return tags
 
     def rows_of(self, features: FeatureSet) -> Floats:
         """Return the rows to learn from and to classify, (n, D): the features, unless a method needs more of photos."""

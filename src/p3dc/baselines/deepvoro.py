@@ -64,6 +64,7 @@ class DeepVoro(TaskMethod):
     """
 
     differs = "8 of its 512 views for each view of a photo that was extracted (`p3dc extract --views`)"
+    takes_roots = True
 
     def __init__(self, views: Sequence[int] = tuple(range(N_VIEWS)), *, n_photo_views: int = 1) -> None:
         self.views = views
@@ -106,6 +107,7 @@ class DeepVoroPP(TaskMethod):
     """
 
     differs = "one transform, of each view of a photo that was extracted (`p3dc extract --views`)"
+    takes_roots = True
 
     def __init__(
         self, base: FeatureSet, *, number: int = 0, n_nearest: int = 5, weight: float = 1.0, n_photo_views: int = 1

@@ -1,7 +1,6 @@
 """PT-MAP: power transform, then class centres and a balanced assignment of the queries in turn."""
 
 import numpy as np
-from sklearn.utils import Tags
 
 from p3dc._arrays import Array
 from p3dc._validation import check_power
@@ -42,11 +41,6 @@ class PTMAP(TransductiveMethod):
         self.scale = scale
         self.step = step
         self.n_epochs = n_epochs
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = self.power != 1
-        return tags
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Return the assignments of the queries to the last centres."""

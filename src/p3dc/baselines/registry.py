@@ -26,6 +26,7 @@ TRANSDUCTIVE = "Transductive"
 
 TRAINED = ("base", "torch")
 CHOSEN = ("base", "validation")
+ROOTS = ("nonnegative",)
 REMEDIES = {
     "base": "features of single base samples. Give base features instead of priors",
     "validation": "validation classes to choose its parameters on. Add validation features",
@@ -87,7 +88,8 @@ class Method:
     reference : str
         Authors and year, if it was published.
     needs : tuple of str
-        Any of "priors", "base", "torch", "validation" and "maps".
+        Any of "priors", "base", "torch", "validation", "maps" and "nonnegative", which is features without negative
+        entries.
     choose : function from Sources to dict, optional
         Chooses the parameters that it leaves open.
     also : tuple of str
@@ -115,6 +117,11 @@ class Method:
         module, _, name = self.home.partition(".")
         kind: type[TaskMethod] = getattr(import_module(f"p3dc.baselines.{module}"), name)
         return kind
+
+    @property
+    def takes_roots(self) -> bool:
+        """Whether it is not defined for negative features."""
+        return "nonnegative" in self.needs
 
     @property
     def title(self) -> str:
@@ -202,7 +209,7 @@ _TABLE = (
         "DeepVoro",
         NEIGHBOUR,
         "Ma et al., 2022",
-        ("validation",),
+        ("validation", *ROOTS),
         _choose_views,
         ("views",),
     ),
@@ -212,14 +219,14 @@ _TABLE = (
         "DeepVoro++",
         NEIGHBOUR,
         "Ma et al., 2022",
-        CHOSEN,
+        CHOSEN + ROOTS,
         _choose_surrogate,
         ("views",),
     ),
     Method("restorenet", "restorenet.RestoreNet", "RestoreNet", CALIBRATION, "Xue and Wang, 2020", TRAINED),
-    Method("dc", "dc.DC", "DC", CALIBRATION, "Yang et al., 2021", ("base",), slow=True),
-    Method("dc-nearest", "dc.DCNearest", "DC + L2N + NN", CALIBRATION, needs=("priors",)),
-    Method("tcpr", "tcpr.TCPR", "TCPR", CALIBRATION, "Xu et al., 2022", ("base",)),
+    Method("dc", "dc.DC", "DC", CALIBRATION, "Yang et al., 2021", ("base", *ROOTS), slow=True),
+    Method("dc-nearest", "dc.DCNearest", "DC + L2N + NN", CALIBRATION, needs=("priors", *ROOTS)),
+    Method("tcpr", "tcpr.TCPR", "TCPR", CALIBRATION, "Xu et al., 2022", ("base", *ROOTS)),
     Method(
         "mcl-katz",
         "mcl.MCLKatz",
@@ -240,7 +247,7 @@ _TABLE = (
         "laplacianshot", "laplacian_shot.LaplacianShot", "LaplacianShot", TRANSDUCTIVE, "Ziko et al., 2020", ("priors",)
     ),
     Method("alpha-tim", "alpha_tim.AlphaTIM", "α-TIM", TRANSDUCTIVE, "Veilleux et al., 2021"),
-    Method("pt-map", "pt_map.PTMAP", "PT-MAP", TRANSDUCTIVE, "Hu et al., 2021"),
+    Method("pt-map", "pt_map.PTMAP", "PT-MAP", TRANSDUCTIVE, "Hu et al., 2021", ROOTS),
 )
 METHODS = {method.key: method for method in _TABLE}
 """The methods by their keys, in the order of Table 1; then those that label all queries together."""

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils import Tags
 
 from p3dc._arrays import Array, Labels, row_blocks
 from p3dc._validation import check_power, check_same_width
@@ -62,11 +61,6 @@ class TCPR(TaskMethod):
         self.scale = scale
         self.n_epochs = n_epochs
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = self.power != 1
-        return tags
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Estimate the centroid of each task and train a head on its support without that direction."""

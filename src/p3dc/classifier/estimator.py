@@ -12,16 +12,16 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from p3dc import method
-from p3dc._arrays import Array, to_device_of
+from p3dc._arrays import Array, is_tensor, to_device_of
 from p3dc.adaptive.settings import Settings, Space
-from p3dc.classifier import file
 from p3dc.classifier.calibrated_support import Scores
 from p3dc.classifier.explanation import pull_table
+from p3dc.classifier.file import read_classifier, write_classifier
 from p3dc.classifier.fitted import FittedClassifier
 from p3dc.classifier.inputs import check_queries, check_rows, check_support, check_unlabelled
+from p3dc.classifier.transformed_support import check_untransformed
 from p3dc.confidence.temperature import check_temperature, temperature
 from p3dc.errors import InputError
-from p3dc.io.safetensors import read_arrays, write_arrays
 from p3dc.priors.prototypes import Priors, as_priors, geometry_warning
 from p3dc.unlabelled.refinement import Balance
 
@@ -331,7 +331,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted classifier as one safetensors file. It appears whole or not at all."""
         check_is_fitted(self)
-        write_arrays(path, "classifier", file.VERSION, *file.pack_classifier(self._fitted))
+        write_classifier(path, self._fitted)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -345,24 +345,18 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         >>> P3DCClassifier.load(folder / "birds.safetensors").predict([[0.2, 1.0]])
         array(['robin'], dtype='<U5')
         """
-        arrays, facts = read_arrays(
-            path, "classifier", file.VERSION, required=file.ARRAYS, optional=file.OPTIONAL_ARRAYS, facts=file.FACTS
-        )
-        try:
-            fitted = file.unpack_classifier(arrays, facts)
-            parameters = {name: getattr(fitted.settings, name) for name in SETTINGS}
-            others = {name: getattr(fitted, name) for name in ("reject", "pile_balance")}
-            found = cls(fitted.priors, **parameters, **others, temperature=fitted.given_temperature)
-            check_rows(fitted.support, "support", calibrated=fitted.priors is not None)
-            return found._keep(fitted)
-        except (TypeError, ValueError, IndexError, AttributeError, KeyError, OverflowError) as error:
-            raise InputError(f"{path} is damaged: {error}") from None
+        fitted = read_classifier(path)
+        parameters = {name: getattr(fitted.settings, name) for name in SETTINGS}
+        others = {name: getattr(fitted, name) for name in ("reject", "pile_balance")}
+        return cls(fitted.priors, **parameters, **others, temperature=fitted.given_temperature)._keep(fitted)
 
     def _learn(self, X: Array, y: npt.NDArray[Any], unlabelled: Array | None) -> Self:
         classes, labels = np.unique(y, return_inverse=True)
         priors = as_priors(self.priors)
         if self.settings.whitened and priors is not None and priors.geometry is None:
             warnings.warn(geometry_warning(priors), stacklevel=3)
+        if priors is not None and not is_tensor(X):
+            check_untransformed(X, priors, whitened=self.settings.whitened)
         reject = self.reject if len(classes) > 1 else None
         temperature = check_temperature(self.temperature)
         fitted = FittedClassifier(

@@ -1,5 +1,6 @@
 """A fitted classifier as named arrays and facts, for a file of its own or as part of another."""
 
+import os
 import re
 from dataclasses import asdict
 from typing import Any
@@ -8,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc._arrays import as_numpy
-from p3dc._validation import as_labels, as_rows, check_same_width, check_share
+from p3dc._validation import as_labels, as_rows, check_directions, check_finite, check_same_width, check_share
 from p3dc.adaptive.settings import Settings
 from p3dc.classifier.fitted import FittedClassifier
 from p3dc.confidence.temperature import check_temperature
 from p3dc.errors import InputError
+from p3dc.io.safetensors import read_arrays, write_arrays
 from p3dc.priors.prototypes import PACKED, pack_priors, unpack_priors
 
 VERSION = 3
@@ -22,6 +24,24 @@ FACTS = ("settings", "temperature", "pile_balance", "reject", "unknown_below", "
 CLASS_TYPE = re.compile(r"[<>=|]?([iufb]\d+|U\d+)|bool|u?int\d+|float\d+")
 
 Arrays = dict[str, npt.NDArray[Any]]
+
+
+def write_classifier(path: str | os.PathLike[str], fitted: FittedClassifier) -> None:
+    """Write a safetensors file. It appears whole or not at all."""
+    write_arrays(path, "classifier", VERSION, *pack_classifier(fitted))
+
+
+def read_classifier(path: str | os.PathLike[str]) -> FittedClassifier:
+    """Read what :func:`write_classifier` wrote. Nothing in the file is run."""
+    arrays, facts = read_arrays(path, "classifier", VERSION, required=ARRAYS, optional=OPTIONAL_ARRAYS, facts=FACTS)
+    try:
+        fitted = unpack_classifier(arrays, facts)
+        check_finite(fitted.support, "support")
+        if fitted.priors is not None:
+            check_directions(fitted.support, "support")
+        return fitted
+    except (TypeError, ValueError, IndexError, AttributeError, KeyError, OverflowError) as error:
+        raise InputError(f"{path} is damaged: {error}") from None
 
 
 def pack_classifier(fitted: FittedClassifier) -> tuple[Arrays, dict[str, Any]]:

@@ -22,13 +22,12 @@ from p3dc.cli.shared import (
     PriorsOption,
     RejectOption,
     app,
-    bar,
-    changing_bar,
     check_outputs,
     engine_of,
     screen,
 )
 from p3dc.errors import InputError
+from p3dc.evaluation.progress import bar, changing_bar
 from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.backbones.loading import DEFAULT, absolute_address, load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier

@@ -16,13 +16,13 @@ from p3dc.cli.shared import (
     Engine,
     JsonFile,
     app,
-    changing_bar,
     check_outputs,
     engine_of,
     screen,
 )
 from p3dc.errors import InputError
 from p3dc.evaluation.executors import step_progress
+from p3dc.evaluation.progress import changing_bar
 from p3dc.features import stream_features, stream_keyed
 from p3dc.images.backbones.loading import DEFAULT
 from p3dc.images.central_photos import with_thumbnails

@@ -9,11 +9,12 @@ from rich.console import Console
 
 from p3dc.adaptive.settings import check_weights
 from p3dc.baselines.registry import TABLE_1, also_read
-from p3dc.cli.shared import Address, Engine, JsonFile, app, bar, changing_bar, check_outputs, engine_of, screen
+from p3dc.cli.shared import Address, Engine, JsonFile, app, check_outputs, engine_of, screen
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
 from p3dc.evaluation import report
 from p3dc.evaluation.executors import Drawing, Executor
+from p3dc.evaluation.progress import bar, changing_bar
 from p3dc.evaluation.protocol import DEFAULT_METHODS, DRAWN_FOR_NOVEL, KEYS, EvaluationPlan, EvaluationResult, run_plan
 from p3dc.evaluation.search import SearchResult, gain_outside, search
 from p3dc.evaluation.splits import check_disjoint, hold_out
@@ -221,7 +222,7 @@ def search_command(
             n_nearest=nearest,
             power=power,
             scale=scale or None,
-            space="whitened" if auto else "plain",
+            space="whitened" if auto else None,
             attention=attention,  # type: ignore[arg-type]
             progress=progress,
         )

@@ -1,19 +1,16 @@
-"""What the commands share: the program, options, checks of outputs, tables, and progress bars."""
+"""What the commands share: the program, options and checks of outputs."""
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import progress as rich_progress
 from rich.console import Console
-from rich.text import Text
 
 import p3dc
-from p3dc._arrays import Progress
 from p3dc.errors import InputError
 from p3dc.io.atomic import FIGURE_FORMATS, check_folder
 
@@ -94,42 +91,3 @@ def screen() -> Console:
     """Return a console for plain text, whose lines are not wrapped; in a pipe, neither are tables."""
     width = None if sys.stdout.isatty() else 500
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
-
-
-@contextmanager
-def changing_bar() -> Iterator[Callable[[str], Progress]]:
-    """Show one progress bar for several steps; the yielded function begins a step. In a pipe, show none."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: lambda done, total: None
-        return
-    columns = (
-        rich_progress.TextColumn("{task.description}"),
-        rich_progress.BarColumn(),
-        rich_progress.MofNCompleteColumn(),
-        Rate(),
-        rich_progress.TimeRemainingColumn(),
-    )
-    with rich_progress.Progress(*columns, console=console, transient=True) as shown:
-        line = shown.add_task("")
-
-        def begin(title: str) -> Progress:
-            shown.reset(line, description=title, total=None)
-            return lambda done, total: shown.update(line, completed=done, total=total)
-
-        yield begin
-
-
-@contextmanager
-def bar(title: str) -> Iterator[Progress]:
-    """Show a progress bar on a terminal; in a pipe, show none."""
-    with changing_bar() as begin:
-        yield begin(title)
-
-
-class Rate(rich_progress.ProgressColumn):
-    """Steps per second."""
-
-    def render(self, task: rich_progress.Task) -> Text:
-        """Return the rate, if it is known."""
-        return Text("" if task.speed is None else f"{task.speed:,.0f}/s")

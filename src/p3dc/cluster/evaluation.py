@@ -1,16 +1,12 @@
 """The executor of Ray: tasks run by the processes of a cluster."""
 
-import warnings
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from p3dc._arrays import Progress
-from p3dc.cluster.connection import SHARES, load_ray, n_workers, on_one_core, plain_errors
-from p3dc.evaluation.executors import BATCH, Batch, Draw, MakeRunner, Result, batches_of
-
-MOST = 20 * BATCH
-"""Tasks that a process runs before it reports: a few seconds of work."""
+from p3dc.cluster.connection import load_ray, n_workers, on_one_core, plain_errors
+from p3dc.evaluation.executors import Batch, Draw, MakeRunner, Result, join_shares, run_share, shares_of
 
 
 def run_on_ray(
@@ -23,27 +19,16 @@ def run_on_ray(
     """
     ray = load_ray()
     work = ray.put((draw, make_runner))
-    size = max(BATCH, min(MOST, n_tasks // (SHARES * n_workers()) // BATCH * BATCH))
-    shares = list(batches_of(range(n_tasks), size))
+    shares = shares_of(n_tasks, n_workers())
     with plain_errors():
         pending = [on_one_core(_run).remote([work], share) for share in shares]
-        warned: set[str] = set()
-        for share in shares:
-            messages, results = ray.get(pending.pop(0))
-            for message in set(messages) - warned:
-                warnings.warn(message, stacklevel=2)
-            warned.update(messages)
-            yield from results
-            if progress:
-                progress(share.stop, n_tasks)
+        found = (ray.get(pending.pop(0)) for _ in shares)
+        yield from join_shares(shares, found, progress)
 
 
 def _run(work: list[Any], share: range) -> tuple[list[str], list[Any]]:
     """Run some tasks; return the warnings of making the runner, and the result of each batch."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        draw, runner = _load(work[0])
-    return [str(warning.message) for warning in caught], [runner(draw(numbers)) for numbers in batches_of(share)]
+    return run_share(partial(_load, work[0]), share)
 
 
 @lru_cache(maxsize=1)

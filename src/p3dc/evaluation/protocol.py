@@ -14,6 +14,7 @@ from p3dc.evaluation.executors import Executor, PileQueries, step_progress
 from p3dc.evaluation.results import Comparison
 from p3dc.evaluation.runners import WithoutPile
 from p3dc.evaluation.search import SearchResult, search
+from p3dc.evaluation.signed import REASON, refuse, undefined_methods
 from p3dc.features import FeatureSet
 from p3dc.method import Attention
 from p3dc.priors.prototypes import Priors
@@ -26,6 +27,8 @@ AUTO_ROW, PILE_ROW = "P3DC (auto)", "P3DC (auto, pile)"
 DRAWN_FOR_NOVEL = ("n_unknown", "n_pile", "pile_balance", "pile_unknown", "pile_queries", "pile_unknown_classes")
 DEFAULT_WEIGHTS = (0.0, 0.9)
 """α and β of the paper's method where there are no classes to choose them on."""
+
+ROW_NAMES = {key: method.name for key, method in METHODS.items()} | {"p3dc": "P3DC"}
 
 SELECTION_TASKS = 500
 """Validation tasks to choose the parameters of compared methods on, at most."""
@@ -80,7 +83,8 @@ class EvaluationPlan:
         Unlabelled photos of each task, as in :func:`p3dc.evaluate`. With a pile, "auto" has one row that learns from it
         and one that does not; "p3dc" does not.
     methods : sequence of str
-        Keys of :data:`p3dc.baselines.registry.METHODS`, "p3dc" (fixed weights) and "auto" (adaptive weights).
+        Keys of :data:`p3dc.baselines.registry.METHODS`, "p3dc" (fixed weights) and "auto" (adaptive weights). Where
+        features are negative, those that take a root of them are left out.
     attentions : sequence of str
         P3DC has one row for each.
     point : (alpha, beta), optional
@@ -111,6 +115,14 @@ class EvaluationPlan:
         for attention in self.attentions:
             Settings(attention=attention)
 
+    def methods_for(self, *sets: FeatureSet) -> tuple[list[str], dict[str, str]]:
+        """Return the methods to run on these features, and those to leave out with the reason."""
+        methods = list(dict.fromkeys(self.methods))
+        undefined = undefined_methods(methods, sets, self.settings.get("power", 0.5))
+        if len(undefined) == len(methods):
+            raise refuse(undefined)
+        return [key for key in methods if key not in undefined], {ROW_NAMES[key]: REASON for key in undefined}
+
 
 def run_plan(
     plan: EvaluationPlan,
@@ -133,7 +145,8 @@ def run_plan(
     """
     drawing: dict[str, Any] = {"n_way": plan.n_way, "n_shot": n_shot, "n_query": plan.n_query, "seed": plan.seed}
     where: dict[str, Any] = {"n_tasks": plan.n_tasks, "device": device, "memory": memory, "executor": executor}
-    attentions = list(dict.fromkeys(plan.attentions)) if "p3dc" in plan.methods else []
+    methods, left_out = plan.methods_for(novel, *([] if validation is None else [validation]))
+    attentions = list(dict.fromkeys(plan.attentions)) if "p3dc" in methods else []
     n_steps = len(attentions) * (validation is not None and plan.point is None) + 1
 
     def accuracy(classifier: Any) -> float:
@@ -141,12 +154,12 @@ def run_plan(
         return evaluate(classifier, validation, **drawing, n_tasks=n_tasks).mean  # type: ignore[arg-type]
 
     sources = Sources(priors, base, validation=None if validation is None else accuracy).of_photos(novel)
-    for key in plan.methods:  # before any of the work is done
+    for key in methods:  # before any of the work is done
         if key in METHODS:
             METHODS[key].check(sources)
     choices: dict[str, Choice] = {}
     classifiers: dict[str, Any] = {}
-    for key in dict.fromkeys(plan.methods):
+    for key in methods:
         if key == "auto":
             shared = {name: value for name, value in plan.settings.items() if name == "n_nearest"}
             auto = P3DCClassifier(priors, **shared)
@@ -173,4 +186,4 @@ def run_plan(
     last = step_progress(progress, n_steps - 1, n_steps)
     drawing |= {name: getattr(plan, name) for name in DRAWN_FOR_NOVEL}
     comparison = compare(classifiers, novel, **drawing, **where, progress=last)
-    return EvaluationResult(n_shot, comparison, choices)
+    return EvaluationResult(n_shot, Comparison(comparison.scores, left_out), choices)

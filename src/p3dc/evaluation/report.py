@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from p3dc.evaluation.protocol import EvaluationPlan, EvaluationResult
-from p3dc.evaluation.results import Comparison, Difference, half_width, percent, points
+from p3dc.evaluation.results import Comparison, Difference, left_out_lines, percent, points
 from p3dc.evaluation.search import SearchResult
 
 REFERENCE = "L2N"
@@ -55,13 +55,13 @@ def _columns(result: EvaluationResult) -> dict[str, Callable[[str], str]]:
 
 
 def choice_lines(results: Sequence[EvaluationResult]) -> list[str]:
-    """Write a line on the weights of each P3DC row."""
+    """Write a line on the weights of each P3DC row, and one on the rows that are left out."""
     lines = []
     for result in results:
         for name, choice in result.choices.items():
             point = "α, β and scale" if choice.alpha is None else f"α = {choice.alpha:g}, β = {choice.beta:g}"
             lines.append(f"{name}, {shots(result.n_shot)}: {point} ({choice.origin})")
-    return lines
+    return lines + left_out_lines(results[0].comparison.left_out)
 
 
 def results_json(plan: EvaluationPlan, results: Sequence[EvaluationResult]) -> dict[str, Any]:
@@ -71,6 +71,7 @@ def results_json(plan: EvaluationPlan, results: Sequence[EvaluationResult]) -> d
         "results": [
             {
                 "n_shot": result.n_shot,
+                "left_out": dict(result.comparison.left_out),
                 "methods": [
                     _method_json(result, name, with_gain=_has_reference(result.comparison))
                     for name in result.comparison.scores
@@ -83,15 +84,11 @@ def results_json(plan: EvaluationPlan, results: Sequence[EvaluationResult]) -> d
 
 def search_table(result: SearchResult, n_best: int = 10) -> Table:
     """List the best points of a grid."""
-    table = _plain_table()
-    varied = {"scale": result.scale, "M": result.n_nearest}
-    headings = [heading for heading, values in varied.items() if values is not None]
-    for heading in ("α", "β", *headings, "accuracy"):
+    table, rows = _plain_table(), result.table(n_best)
+    for heading in rows[0]:
         table.add_column(heading, justify="right")
-    for point in result.ranked(n_best):
-        numbers = (point.alpha, point.beta, point.scale, point.n_nearest)
-        cells = [f"{number:.6g}" for number in numbers if number is not None]
-        table.add_row(*cells, percent(point.accuracy, point.interval))
+    for row in rows:
+        table.add_row(*row.values())
     return table
 
 
@@ -104,29 +101,16 @@ def outside_line(outside: Difference) -> str:
 
 def search_json(result: SearchResult, outside: Difference | None = None) -> dict[str, Any]:
     """Return the whole grid as JSON."""
-    return {
-        "best": result.best._asdict(),
-        "gain_outside": None if outside is None else {"mean": outside.mean, "interval": outside.interval},
-        "n_tasks": result.n_tasks,
-        "settings": result.settings,
-        "grid": {
-            name: getattr(result, name).tolist()
-            for name in ("alpha", "beta", "scale", "n_nearest", "accuracy", "interval")
-            if getattr(result, name) is not None
-        },
-    }
+    gain = None if outside is None else {"mean": outside.mean, "interval": outside.interval}
+    return result.to_dict() | {"gain_outside": gain}
 
 
 def _method_json(result: EvaluationResult, name: str, *, with_gain: bool) -> dict[str, Any]:
     scores = result.comparison.scores[name]
-    entry: dict[str, Any] = {"name": name, "mean": scores.mean, "interval": scores.interval}
+    entry: dict[str, Any] = {"name": name, **scores.summary()}
     if with_gain and name != REFERENCE:
         gain = result.comparison.difference(name, REFERENCE)
         entry["gain_over_l2n"] = {"mean": gain.mean, "interval": gain.interval}
-    if scores.calibration_error is not None:
-        entry["calibration_error"] = scores.calibration_error
-    if scores.auroc is not None:
-        entry["auroc"] = {"mean": float(scores.auroc.mean()), "interval": half_width(scores.auroc)}
     choice = result.choices.get(name)
     if choice is not None:
         entry |= {"alpha": choice.alpha, "beta": choice.beta, "origin": choice.origin}

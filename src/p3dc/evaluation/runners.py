@@ -35,22 +35,28 @@ class WithoutPile:
     classifier: Any
 
 
-def make_runner(classifier: Any, features: FeatureSet, device: Device | None = None, with_pile: bool = False) -> Runner:
+def make_runner(
+    classifier: Any,
+    features: FeatureSet,
+    device: Device | None = None,
+    with_pile: bool = False,
+    unequal_shots: bool = False,
+) -> Runner:
     """Choose how a classifier is run: all tasks at once, some at a time, or one by one.
 
     Where tasks come with a pile, a classifier whose ``fit`` takes ``unlabelled`` learns from it, one task at a time.
     """
     if isinstance(classifier, WithoutPile):
-        return make_runner(classifier.classifier, features, device, with_pile=False)
+        return make_runner(classifier.classifier, features, device, False, unequal_shots)
     learns_pile = with_pile and has_fit_parameter(classifier, "unlabelled")
-    if type(classifier) is P3DCClassifier and not learns_pile:
+    if type(classifier) is P3DCClassifier and not learns_pile and not unequal_shots:
         scorer = task_scorer(features.features, classifier.priors, classifier.settings, device=device)
         return partial(_run_p3dc, classifier, scorer)
     if isinstance(classifier, TaskMethod):
         return partial(_run_task_method, classifier, classifier.rows_of(features))
     rows = _at_least_float32(features.features)
     copy = clone(classifier, safe=False)
-    if learns_pile and isinstance(copy, P3DCClassifier):
+    if isinstance(copy, P3DCClassifier):
         copy.set_params(reject=None)
     return partial(_run_with_pile if learns_pile else _run_one_by_one, copy, rows)
 
@@ -84,15 +90,13 @@ def _read(scores: Any, temperature: float) -> tuple[Floats, ...]:
 
 
 def _run_task_method(classifier: TaskMethod, rows: Floats, batch: Batch) -> BatchResult:
-    support, (queries, own) = batch.tasks.support, batch.queries()
-    n_tasks, n_way, n_shot = support.shape
-    labels = np.repeat(np.arange(n_way), n_shot)
-    size = max(1, CHUNK_BYTES // (max(4, rows.itemsize) * rows.shape[1] * (len(labels) + queries.shape[1])))
+    queries, own = batch.queries()
+    size = max(
+        1, CHUNK_BYTES // (max(4, rows.itemsize) * rows.shape[1] * (batch.tasks.support[0].size + queries.shape[1]))
+    )
     parts = []
-    for start in range(0, n_tasks, size):
-        chunk = slice(start, start + size)
-        known = _at_least_float32(rows[support[chunk].reshape(-1, len(labels))])
-        state = classifier.learn_tasks(known, labels)
+    for chunk, support, labels in batch.supports(size):
+        state = classifier.learn_tasks(_at_least_float32(rows[support]), labels)
         parts.append(classifier.score_tasks(state, _at_least_float32(rows[queries[chunk]])))
     scores = np.concatenate(parts)
     return _measure(own, scores.argmax(axis=-1), largest=scores.max(axis=-1))
@@ -105,11 +109,10 @@ def _at_least_float32(rows: Floats) -> Floats:
 def _run_with_pile(classifier: Any, rows: Floats, batch: Batch) -> BatchResult:
     """Fit a classifier to the support and the pile of each task."""
     piles: Piles = batch.piles  # type: ignore[assignment]
-    _, n_way, n_shot = batch.tasks.support.shape
-    labels, (queries, own) = np.repeat(np.arange(n_way), n_shot), batch.queries()
+    queries, own = batch.queries()
     parts: list[tuple[Any, ...]] = []
-    for support, pile, asked in zip(batch.tasks.support, piles.rows, queries, strict=True):
-        classifier.fit(rows[support.ravel()], labels, unlabelled=rows[pile])
+    for (_, [support], labels), pile, asked in zip(batch.supports(), piles.rows, queries, strict=True):
+        classifier.fit(rows[support], labels, unlabelled=rows[pile])
         probability = classifier.transduction_proba_ if batch.inside else classifier.predict_proba(rows[asked])
         predicted = classifier.transduction_ if batch.inside else probability.argmax(axis=1)
         parts.append((predicted, probability.max(axis=1)))
@@ -119,21 +122,33 @@ def _run_with_pile(classifier: Any, rows: Floats, batch: Batch) -> BatchResult:
 
 
 def _run_one_by_one(classifier: Any, rows: Floats, batch: Batch) -> BatchResult:
-    _, n_way, n_shot = batch.tasks.support.shape
-    labels, (queries, own) = np.repeat(np.arange(n_way), n_shot), batch.queries()
+    """Fit any classifier to the support of each task; where it has probabilities, they are measured too."""
+    queries, own = batch.queries()
     found = np.full(own.shape, -1)
-    for i, (support, known) in enumerate(zip(batch.tasks.support, own >= 0, strict=True)):
-        classifier.fit(rows[support.ravel()], labels)
-        predicted = np.asarray(classifier.predict(rows[queries[i, known]]))
-        if predicted.shape == (known.sum(), 1):
-            predicted = predicted[:, 0]
-        if predicted.shape != (known.sum(),) or not np.isin(predicted, labels).all():
-            raise InputError(
-                f"{type(classifier).__name__} predicts shape {predicted.shape} of {predicted.dtype} for {known.sum()} "
-                "queries. It must give each of them one of the labels that it was fitted to."
-            )
-        found[i, known] = predicted
-    return _measure(own, found)
+    confidence: list[Floats] = []
+    largest: list[Floats] = []
+    for i, ((_, [support], labels), known) in enumerate(zip(batch.supports(), own >= 0, strict=True)):
+        classifier.fit(rows[support], labels)
+        found[i, known] = _predict(classifier, rows[queries[i, known]], labels)
+        if hasattr(classifier, "predict_proba"):
+            confidence.append(np.asarray(classifier.predict_proba(rows[queries[i]])).max(axis=1))
+            if not known.all():
+                scores = hasattr(classifier, "score_samples")
+                largest.append(classifier.score_samples(rows[queries[i]]) if scores else confidence[-1])
+    return _measure(own, found, *(np.stack(part) if part else None for part in (confidence, largest)))
+
+
+def _predict(classifier: Any, rows: Floats, labels: Labels) -> Labels:
+    """Label queries, and refuse what are not labels."""
+    predicted = np.asarray(classifier.predict(rows))
+    if predicted.shape == (len(rows), 1):
+        predicted = predicted[:, 0]
+    if predicted.shape != (len(rows),) or not np.isin(predicted, labels).all():
+        raise InputError(
+            f"{type(classifier).__name__} predicts shape {predicted.shape} of {predicted.dtype} for {len(rows)} "
+            "queries. It must give each of them one of the labels that it was fitted to."
+        )
+    return predicted
 
 
 def _measure(

@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
+from p3dc._validation import listed
 from p3dc.classifier.leave_one_out import evenly_spaced
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
@@ -18,22 +19,15 @@ FEWEST_HELD_OUT = 5
 
 def hold_out(base: FeatureSet) -> tuple[FeatureSet, FeatureSet]:
     """Split base classes into those that stay and a quarter, at least five, that serve as validation classes."""
-    classes = np.unique(base.labels)
-    n_classes = len(classes)
+    names = [base.class_names[label] for label in np.unique(base.labels)]
+    n_classes = len(names)
     if n_classes < 2 * FEWEST_HELD_OUT:
         raise InputError(
             f"there are no validation classes, and {n_classes} base classes are too few to hold some out. "
             "Add validation features."
         )
-    held_out = np.isin(base.labels, classes[evenly_spaced(n_classes, max(FEWEST_HELD_OUT, n_classes // 4))])
-    return tuple(  # type: ignore[return-value]
-        FeatureSet(
-            base.features[rows],
-            [base.class_names[label] for label in base.labels[rows]],
-            **base.per_row(rows),
-        )
-        for rows in (~held_out, held_out)
-    )
+    held_out = {names[i] for i in evenly_spaced(n_classes, max(FEWEST_HELD_OUT, n_classes // 4))}
+    return base.select(sorted(set(names) - held_out)), base.select(sorted(held_out))
 
 
 def check_disjoint(**sets: FeatureSet | Priors) -> None:
@@ -57,9 +51,10 @@ def check_disjoint(**sets: FeatureSet | Priors) -> None:
     for one, two in combinations(sets, 2):
         common = sorted(_names(sets[one]) & _names(sets[two]))
         if common:
-            listed = ", ".join(common[:5]) + (", …" if len(common) > 5 else "")
             kind = "class" if len(common) == 1 else "classes"
-            raise InputError(f"{one} and {two} share {len(common)} {kind}: {listed}. Give sets without common classes.")
+            raise InputError(
+                f"{one} and {two} share {len(common)} {kind}: {listed(common, 5)}. Give sets without common classes."
+            )
         shared = len(rows[one] & rows[two])
         if shared > DUPLICATES * min(len(rows[one]), len(rows[two])):
             raise InputError(f"{one} and {two} share {shared} identical rows. Give sets without common classes.")

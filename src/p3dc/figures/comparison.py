@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from p3dc.errors import InputError
-from p3dc.evaluation.results import percent
-from p3dc.evaluation.search import GridPoint, SearchResult
-from p3dc.figures.heat_map import GridDisplay
+from p3dc.figures.heat_map import Grid, GridDisplay, GridPoint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +51,7 @@ class GridComparisonDisplay:
     best: GridPoint
 
     @classmethod
-    def from_searches(cls, validation: SearchResult, novel: SearchResult, title: str = "") -> "GridComparisonDisplay":
+    def from_searches(cls, validation: Grid, novel: Grid, title: str = "") -> "GridComparisonDisplay":
         """Show two searches over the same grid.
 
         Parameters
@@ -80,7 +78,7 @@ class GridComparisonDisplay:
     def __str__(self) -> str:
         here, there = self.validation.chosen, self.novel.chosen
         below = 100 * (self.best.accuracy - there.accuracy)
-        return f"Chosen on validation, {here}; on novel {percent(there.accuracy, there.interval)} %, " + (
+        return f"Chosen on validation, {here}; on novel {100 * there.accuracy:.2f} ± {100 * there.interval:.2f} %, " + (
             f"{below:.2f} points below its best point." if below > 0 else "its best point too."
         )
 
@@ -110,7 +108,7 @@ class GridComparisonDisplay:
         return self
 
 
-def _point_at(result: SearchResult, point: GridPoint) -> GridPoint:
+def _point_at(result: Grid, point: GridPoint) -> GridPoint:
     [places] = np.nonzero(np.isclose(result.alpha, point.alpha) & np.isclose(result.beta, point.beta))
     if not len(places):
         raise InputError(

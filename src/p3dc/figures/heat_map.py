@@ -1,15 +1,45 @@
 """The heat map of accuracy over (α, β)."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from p3dc.evaluation.search import GridPoint, SearchResult
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+Values = npt.NDArray[np.float64]
+
+
+class GridPoint(Protocol):
+    """One (α, β) with its accuracy and half the width of its 95 % interval."""
+
+    @property
+    def alpha(self) -> float: ...  # noqa: D102
+    @property
+    def beta(self) -> float: ...  # noqa: D102
+    @property
+    def accuracy(self) -> float: ...  # noqa: D102
+    @property
+    def interval(self) -> float: ...  # noqa: D102
+
+
+class Grid(Protocol):
+    """The accuracy at each point of a grid: a :class:`p3dc.evaluation.search.SearchResult`."""
+
+    @property
+    def alpha(self) -> Values: ...  # noqa: D102
+    @property
+    def beta(self) -> Values: ...  # noqa: D102
+    @property
+    def accuracy(self) -> Values: ...  # noqa: D102
+    @property
+    def interval(self) -> Values: ...  # noqa: D102
+    @property
+    def best(self) -> GridPoint: ...  # noqa: D102
+    def plane(self) -> Self: ...  # noqa: D102
+    def point(self, i: int) -> GridPoint: ...  # noqa: D102
 
 
 @dataclass(eq=False)
@@ -40,14 +70,14 @@ class GridDisplay:
     1.0
     """
 
-    alpha: npt.NDArray[np.float64]
-    beta: npt.NDArray[np.float64]
-    accuracy: npt.NDArray[np.float64]
+    alpha: Values
+    beta: Values
+    accuracy: Values
     chosen: GridPoint
     title: str = ""
 
     @classmethod
-    def from_search(cls, result: SearchResult, title: str = "") -> "GridDisplay":
+    def from_search(cls, result: Grid, title: str = "") -> "GridDisplay":
         """Show the grid of a search around its best point."""
         plane = result.plane()
         return cls(plane.alpha, plane.beta, plane.accuracy, plane.best, title)

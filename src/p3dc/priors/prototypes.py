@@ -12,7 +12,7 @@ import numpy.typing as npt
 from p3dc._arrays import Mask, Progress, read_only, row_blocks
 from p3dc._validation import as_names, as_rows, check_directions
 from p3dc.errors import InputError
-from p3dc.features import FeatureSet
+from p3dc.features import FeatureSet, LabelledFeatures, as_feature_set
 from p3dc.io.safetensors import read_arrays, write_arrays
 from p3dc.priors.central import THUMBNAILS, Central, CentralRow, pack_central, unpack_central
 from p3dc.priors.geometry import SCATTERS, Geometry, Moments, learn_geometry
@@ -149,8 +149,9 @@ class Priors:
         return np.average(self.prototypes, axis=0, weights=self.counts)
 
     @classmethod
-    def from_features(cls, base: FeatureSet) -> "Priors":
-        """Average the features of each class that has any."""
+    def from_features(cls, base: LabelledFeatures) -> "Priors":
+        """Average the features of each class that has any: a set, a pair (X, y) or a mapping from class to rows."""
+        base = as_feature_set(base)
         blocks = ((block, base.labels[start : start + len(block)]) for start, block in row_blocks(base.features))
         sums = ClassSums()
         for rows, labels in blocks:

@@ -6,6 +6,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from p3dc._validation import has_negative
 from p3dc.baselines.registry import TABLE_1
 from p3dc.errors import InputError
 from p3dc.figures import CalibrationDisplay, GridComparisonDisplay, save_figure
@@ -17,6 +18,7 @@ from p3dc.reproduce.markup import Picture, to_html, to_markdown
 from p3dc.reproduce.provenance import command, versions
 from p3dc.reproduce.published import SPLITS
 from p3dc.reproduce.report import report_blocks, study_json
+from p3dc.reproduce.signed import report_signed
 from p3dc.reproduce.tabular import Table
 
 if TYPE_CHECKING:
@@ -35,7 +37,8 @@ def reproduce(
     A folder has base, novel and, if possible, validation features. The report is ``report.html``, ``report.md``,
     ``report.json``, ``figures`` and ``tables`` (LaTeX). Finished parts are kept too: an interrupted run continues where
     it stopped, and a run with fewer methods keeps the rows of the others. ``known_as`` names the paper's data set that
-    each folder holds, where the names of its classes do not say so.
+    each folder holds, where the names of its classes do not say so. Where features are negative, the paper's method is
+    not defined: the report compares the methods that are.
     """
     if known_as and len(known_as) != len(folders):
         raise InputError(
@@ -51,6 +54,13 @@ def reproduce(
                 f"the released scripts use the α and β of a data set of the paper, and {data.name} does not have the "
                 f"classes of one. Say which it is: --as {' or '.join(SPLITS).lower()}."
             )
+    signed = [data for data in data_sets if has_negative(data.novel.features) or has_negative(data.validation.features)]
+    if signed:
+        if len(signed) < len(data_sets):
+            raise InputError(f"{signed[0].name} has negative features, but not all folders do. Report on them apart.")
+        out.mkdir(parents=True, exist_ok=True)
+        report_signed(signed, out, plan, start_step)
+        return []
     for folder in ("figures", "tables"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     parts = []

@@ -1,0 +1,101 @@
+"""Whether a step in front of the classifier transformed the support but not the priors.
+
+A ``Pipeline`` of scikit-learn hides its steps from the classifier at its end, so that only traces in the features can
+show them. A step that is fitted to the support leaves the same statistic in every column.
+"""
+
+import warnings
+
+import numpy as np
+
+from p3dc._arrays import Floats
+from p3dc.errors import InputError
+from p3dc.method import l2_normalize
+from p3dc.priors.prototypes import Priors
+
+FEWEST_FEATURES = 8
+"""Features that a trace is looked for in, at least: with fewer, columns may agree by chance."""
+
+ROUNDING = 1e-4
+"""Relative difference that rounding to float16 may leave."""
+
+SHARED = 0.5
+"""Share of the base prototypes' squared length that their mean must have for new features to be expected near it."""
+
+LEAST, MOST = 0.2, 1.12
+"""How much of the base features' mean direction is in new features, relative to base features, at least and at most.
+
+Measured on 5-way tasks with one and five shots: 0.78 to 1.13 for new classes of the same kind of images, 0.41 to 0.70
+for images of another domain, -0.07 to 0.01 after a StandardScaler, 0.99 to 1.29 after a square root. The most is
+compared with the mean less two standard errors, which was never more than 1.10 without a step.
+"""
+
+MANY_FEATURES = 100
+"""Features that the most is compared with, at least: in fewer dimensions the direction of a class varies more."""
+
+REMEDY = (
+    "Build the pipeline with p3dc.make_pipeline, which transforms the base features too, or build the priors from "
+    "transformed base features."
+)
+
+
+def check_untransformed(support: Floats, priors: Priors, *, whitened: bool) -> None:
+    """Refuse a support that was surely transformed after extraction while the priors were not; warn where it seems so.
+
+    Parameters
+    ----------
+    support : array of shape (S, D)
+    priors : Priors
+    whitened : bool
+        Whether lengths do not matter, so that normalised features may be compared with priors of others.
+    """
+    n_samples, n_features = support.shape
+    if n_samples < 2 or n_features < FEWEST_FEATURES:
+        return
+    trace = _trace_of_a_fitted_step(support)
+    if trace is None and not whitened and _only_support_is_normalised(support, priors):
+        trace = "all samples have the same length, but the base features do not"
+    if trace is not None:
+        raise InputError(f"the support was transformed by a step that the priors did not take: {trace}. {REMEDY}")
+    if _is_unlike_the_base(support, priors):
+        warnings.warn(
+            "the support is unlike the base features, as if it came from another network or had been transformed "
+            f"by a step that the priors did not take. {REMEDY}",
+            stacklevel=4,
+        )
+
+
+def _trace_of_a_fitted_step(support: Floats) -> str | None:
+    columns = support[:, np.ptp(support, axis=0) > 0].astype(np.float64)
+    if columns.shape[1] < FEWEST_FEATURES:
+        return None
+    if (np.abs(columns.mean(axis=0)) <= ROUNDING * columns.std(axis=0)).all():
+        return "the mean of every feature is 0"
+    binary = np.isin(columns, (0, 1)).all()
+    if not binary and np.allclose(np.abs(columns).max(axis=0), 1, rtol=ROUNDING, atol=0):
+        return "the largest value of every feature is 1"
+    return None
+
+
+def _only_support_is_normalised(support: Floats, priors: Priors) -> bool:
+    lengths = np.linalg.norm(support.astype(np.float64), axis=1)
+    if np.ptp(lengths) > 10 * ROUNDING * lengths.mean():
+        return False
+    known = priors.geometry.lengths if priors.geometry is not None else None
+    if known is None:  # the mean of rows of one length cannot be longer
+        return bool(np.linalg.norm(priors.prototypes, axis=1).max() > 1.01 * lengths.mean())
+    return bool(np.abs(known / lengths.mean() - 1).max() > 0.01)
+
+
+def _is_unlike_the_base(support: Floats, priors: Priors) -> bool:
+    """Compare how much of the mean direction of base features there is in the support and in base features."""
+    unit = l2_normalize(priors.prototypes)
+    shared = unit.mean(axis=0)
+    if shared @ shared < SHARED:
+        return False
+    geometry = priors.geometry
+    mean = shared if geometry is None else (priors.prototypes / geometry.lengths[:, None]).mean(axis=0)
+    found = l2_normalize(support.astype(np.float64)) @ mean / (mean @ mean)
+    least = found.mean() - 2 * found.std(ddof=1) / np.sqrt(len(found))
+    many = geometry is not None and support.shape[1] >= MANY_FEATURES
+    return bool(found.mean() < LEAST or (many and least > MOST))
