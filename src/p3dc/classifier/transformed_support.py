@@ -10,7 +10,7 @@ import numpy as np
 
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
-from p3dc.method import l2_normalize
+from p3dc.method import l2_normalize, vector_norm
 from p3dc.priors.prototypes import Priors
 
 FEWEST_FEATURES = 8
@@ -66,24 +66,26 @@ def check_untransformed(support: Floats, priors: Priors, *, whitened: bool) -> N
 
 
 def _trace_of_a_fitted_step(support: Floats) -> str | None:
-    columns = support[:, np.ptp(support, axis=0) > 0].astype(np.float64)
+    columns = support[:, (support != support[0]).any(axis=0)].astype(np.float64)
     if columns.shape[1] < FEWEST_FEATURES:
         return None
-    if (np.abs(columns.mean(axis=0)) <= ROUNDING * columns.std(axis=0)).all():
+    largest = np.abs(columns).max(axis=0)
+    scaled = columns / largest  # so that no square overflows
+    if (np.abs(scaled.mean(axis=0)) <= ROUNDING * scaled.std(axis=0)).all():
         return "the mean of every feature is 0"
     binary = np.isin(columns, (0, 1)).all()
-    if not binary and np.allclose(np.abs(columns).max(axis=0), 1, rtol=ROUNDING, atol=0):
+    if not binary and np.allclose(largest, 1, rtol=ROUNDING, atol=0):
         return "the largest value of every feature is 1"
     return None
 
 
 def _only_support_is_normalised(support: Floats, priors: Priors) -> bool:
-    lengths = np.linalg.norm(support.astype(np.float64), axis=1)
+    lengths = vector_norm(support.astype(np.float64))
     if np.ptp(lengths) > 10 * ROUNDING * lengths.mean():
         return False
     known = priors.geometry.lengths if priors.geometry is not None else None
     if known is None:  # the mean of rows of one length cannot be longer
-        return bool(np.linalg.norm(priors.prototypes, axis=1).max() > 1.01 * lengths.mean())
+        return bool(vector_norm(priors.prototypes).max() > 1.01 * lengths.mean())
     return bool(np.abs(known / lengths.mean() - 1).max() > 0.01)
 
 
