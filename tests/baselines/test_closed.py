@@ -195,15 +195,17 @@ def test_views_are_the_published_transforms(rng):
     assert len(expected) == N_VIEWS == 8
     for number, values in enumerate(expected):
         np.testing.assert_allclose(view(x, number), values)
+        np.testing.assert_allclose(view(x, number, 0.5), np.log(unit + 0.5 * (number - 2)) if number > 2 else values)
 
 
-def test_deepvoro_averages_distances_over_views(task):
+@pytest.mark.parametrize("shift", [0.02, 0.5])
+def test_deepvoro_averages_distances_over_views(task, shift):
     support, labels, queries = task
     each = []
     for number in (0, 4):
-        means = [view(support, number)[labels == c].mean(axis=0) for c in range(4)]
-        each.append([[np.linalg.norm(q - m) for m in means] for q in view(queries, number)])
-    actual = DeepVoro(views=(0, 4)).fit(support, labels).decision_function(queries)
+        means = [view(support, number, shift)[labels == c].mean(axis=0) for c in range(4)]
+        each.append([[np.linalg.norm(q - m) for m in means] for q in view(queries, number, shift)])
+    actual = DeepVoro(views=(0, 4), shift=shift).fit(support, labels).decision_function(queries)
     np.testing.assert_allclose(actual, -np.mean(each, axis=0), atol=1e-7)
 
 
@@ -212,23 +214,24 @@ def test_deepvoro_of_the_plain_view_at_one_shot_is_l2n(novel):
     np.testing.assert_array_equal(*(scores.accuracy for scores in comparison.scores.values()))
 
 
-def test_deepvoro_plus_plus_adds_what_base_classes_see(task, base):
+@pytest.mark.parametrize(("number", "shift"), [(1, 0.02), (4, 0.5)])
+def test_deepvoro_plus_plus_adds_what_base_classes_see(task, base, number, shift):
     support, labels, queries = task
-    rows = view(base.features.astype(np.float32), 1)
+    rows = view(base.features.astype(np.float32), number, shift)
     prototypes = np.array([rows[base.labels == c].mean(axis=0) for c in range(12)])
-    means = np.array([view(support, 1)[labels == c].mean(axis=0) for c in range(4)])
+    means = np.array([view(support, number, shift)[labels == c].mean(axis=0) for c in range(4)])
 
     def to_base(z):
         return np.array([np.linalg.norm(z - p) for p in prototypes])
 
     union = sorted({b for mean in means for b in np.argsort(to_base(mean))[:3]})
     expected = []
-    for q in view(queries, 1):
+    for q in view(queries, number, shift):
         first = np.array([np.linalg.norm(q - mean) for mean in means])
         surrogates = [normalize(to_base(q)[union]) - normalize(to_base(mean)[union]) for mean in means]
         second = np.array([s @ s for s in surrogates])
         expected.append(-(first / first.sum() + 0.4 * second / second.sum()))
-    method = DeepVoroPP(base, number=1, n_nearest=3, weight=0.4)
+    method = DeepVoroPP(base, number=number, n_nearest=3, weight=0.4, shift=shift)
     np.testing.assert_allclose(method.fit(support, labels).decision_function(queries), expected, atol=1e-5)
 
 

@@ -75,6 +75,23 @@ def test_the_published_scale_of_baseline_pp_differs_on_cub(priors):
     assert scales == [2.0, 4.0]
 
 
+@pytest.mark.parametrize("key", ["deepvoro", "deepvoro++"])
+def test_the_published_shifts_of_deepvoro_differ_with_one_shot(key, priors, base):
+    seen = []
+
+    def accuracy(classifier):
+        seen.append(classifier.shift)
+        return 0.0
+
+    names = (None, "miniImageNet", "tieredImageNet", "CUB")
+    for n_shot, shifts in ((1, [0.02, 0.02, 0.1, 0.5]), (5, [0.02] * 4)):
+        for name, shift in zip(names, shifts, strict=True):
+            seen.clear()
+            sources = Sources(priors, base, validation=accuracy, data_set=name, n_shot=n_shot)
+            assert METHODS[key].build(sources).shift == shift
+            assert set(seen) == {shift}  # chosen on validation classes with the same shifts
+
+
 def test_a_title_is_the_name_and_the_year():
     assert Method("a", baselines.NN, "A", "family", "Wren et al., 2031").title == "A (2031)"
     assert Method("a", baselines.NN, "A", "family").title == "A"

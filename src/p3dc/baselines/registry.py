@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from p3dc.baselines.contract import TaskMethod
-from p3dc.baselines.deepvoro import N_VIEWS, DeepVoro, DeepVoroPP
+from p3dc.baselines.deepvoro import N_VIEWS, ONE_SHOT_SHIFTS, SHIFT, DeepVoro, DeepVoroPP
 from p3dc.baselines.gda import GDA
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
@@ -48,6 +48,8 @@ class Sources:
         Folder for trained weights.
     data_set : str, optional
         The paper's name of the data set.
+    n_shot : int, optional
+        Shots of the tasks.
     """
 
     priors: Priors
@@ -56,6 +58,7 @@ class Sources:
     validation: Callable[[TaskMethod], float] | None = None
     cache: Path | None = None
     data_set: str | None = None
+    n_shot: int | None = None
 
 
 @dataclass(frozen=True)
@@ -124,17 +127,23 @@ def _best(sources: Any, candidates: dict[Any, TaskMethod]) -> Any:
     return max(candidates, key=lambda key: sources.validation(candidates[key]))
 
 
+def _published_shift(sources: Any) -> float:
+    return ONE_SHOT_SHIFTS.get(sources.data_set, SHIFT) if sources.n_shot == 1 else SHIFT
+
+
 def _choose_views(sources: Any) -> dict[str, Any]:
-    accuracy = {number: sources.validation(DeepVoro((number,))) for number in range(N_VIEWS)}
+    shift = _published_shift(sources)
+    accuracy = {number: sources.validation(DeepVoro((number,), shift=shift)) for number in range(N_VIEWS)}
     ranked = sorted(accuracy, key=lambda number: -accuracy[number])
-    n_views = _best(sources, {n: DeepVoro(tuple(ranked[:n])) for n in range(1, N_VIEWS + 1)})
-    return {"views": tuple(sorted(ranked[:n_views]))}
+    n_views = _best(sources, {n: DeepVoro(tuple(ranked[:n]), shift=shift) for n in range(1, N_VIEWS + 1)})
+    return {"views": tuple(sorted(ranked[:n_views])), "shift": shift}
 
 
 def _choose_surrogate(sources: Any) -> dict[str, Any]:
-    number = _best(sources, {number: DeepVoro((number,)) for number in range(N_VIEWS)})
+    shift = _published_shift(sources)
+    number = _best(sources, {number: DeepVoro((number,), shift=shift) for number in range(N_VIEWS)})
     options = [
-        {"number": number, "n_nearest": n_nearest, "weight": weight}
+        {"number": number, "n_nearest": n_nearest, "weight": weight, "shift": shift}
         for n_nearest in (1, 3, 5, 10)
         for weight in (0.1, 0.3, 1.0, 3.0)
     ]

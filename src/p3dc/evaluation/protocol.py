@@ -139,7 +139,7 @@ def run_plan(
         n_tasks = min(plan.n_tasks, SELECTION_TASKS)
         return evaluate(classifier, validation, **drawing, n_tasks=n_tasks).mean  # type: ignore[arg-type]
 
-    sources = Sources(priors, base, validation=None if validation is None else accuracy)
+    sources = Sources(priors, base, validation=None if validation is None else accuracy, n_shot=n_shot)
     for key in plan.methods:  # before any of the work is done
         if key in METHODS:
             METHODS[key].check(sources)

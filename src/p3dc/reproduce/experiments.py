@@ -160,7 +160,9 @@ class _Experiments:
         def compute() -> dict[str, Any]:
             progress = self.start_step(f"{compared.title}, {n_way}-way {n_shot}-shot")
             data, validate = self.data, partial(self._validate, n_shot=n_shot)
-            sources = Sources(data.priors, data.base, data.selection_base, validate, self.trained, data.paper_name)
+            sources = Sources(
+                data.priors, data.base, data.selection_base, validate, self.trained, data.paper_name, n_shot
+            )
             classifier = compared.build(sources)
             scores = self._scores(classifier, n_way, n_shot, n_tasks, progress)
             return {"accuracy": scores.accuracy.tolist(), "parameters": _parameters(classifier)}
