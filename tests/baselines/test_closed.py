@@ -105,9 +105,9 @@ def test_metaoptnet_ridge_is_ridge_regression_onto_one_hot_labels(task):
 
 def test_logistic_regression_sees_normalised_features(task):
     support, labels, queries = task
-    solver = Solver(max_iter=1000).fit(normalize(support), labels)
+    solver = Solver(max_iter=1000, tol=1e-8).fit(normalize(support), labels)
     actual = LogisticRegression().fit(support, labels).decision_function(queries)
-    np.testing.assert_allclose(actual, solver.decision_function(normalize(queries)))
+    np.testing.assert_allclose(actual, solver.decision_function(normalize(queries)), atol=1e-3)
     scaled = LogisticRegression().fit(7 * support, labels).decision_function(queries)
     np.testing.assert_allclose(scaled, actual, atol=1e-8)
 
@@ -115,9 +115,22 @@ def test_logistic_regression_sees_normalised_features(task):
 def test_logistic_regression_of_two_classes_agrees_with_its_solver(task):
     support, labels, queries = task
     two = labels < 2
-    solver = Solver(max_iter=1000).fit(normalize(support[two]), labels[two])
+    solver = Solver(max_iter=1000, tol=1e-8).fit(normalize(support[two]), labels[two])
     actual = LogisticRegression().fit(support[two], labels[two]).decision_function(queries)
-    np.testing.assert_allclose(actual, solver.decision_function(normalize(queries)))
+    np.testing.assert_allclose(actual, solver.decision_function(normalize(queries)), atol=1e-3)
+
+
+@pytest.mark.parametrize("C", [0.3, 30.0])
+def test_centred_logistic_regression_subtracts_the_mean_of_the_base_first(task, priors, base, C):
+    support, labels, queries = task
+    mean = base.features.mean(axis=0, dtype=float)
+    solver = Solver(C=C, max_iter=1000, tol=1e-8).fit(normalize(support - mean), labels)
+    actual = LogisticRegression(priors, C=C, centred=True).fit(support, labels).decision_function(queries)
+    np.testing.assert_allclose(actual, solver.decision_function(normalize(queries - mean)), atol=0.05)
+    with pytest.raises(InputError, match="Extract both with the same backbone"):
+        LogisticRegression(priors, centred=True).fit(support[:, :5], labels)
+    with pytest.raises(InputError, match="centred is True, but there are no priors"):
+        LogisticRegression(centred=True).fit(support, labels)
 
 
 def test_gda_is_linear_discriminant_analysis_with_the_covariance_of_the_base(task, base):

@@ -3,6 +3,7 @@
 import inspect
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from p3dc import baselines, evaluate
@@ -49,8 +50,27 @@ def test_every_method_is_built_from_what_it_needs(method, priors, base, validati
     assert type(method.build(sources)) is method.kind
 
 
+def test_logistic_regression_is_tuned_on_validation_classes(priors, base, validation):
+    tried = []
+
+    def accuracy(classifier):
+        tried.append((classifier.C, classifier.centred, classifier.priors))
+        return -abs(classifier.C - 9) + classifier.centred
+
+    chosen = METHODS["logistic"].build(Sources(priors, base, base, accuracy))
+    assert (chosen.C, chosen.centred, chosen.priors) == (10.0, True, priors)
+    assert {each[:2] for each in tried} == {(C, centred) for C in (1, 10, 100) for centred in (False, True)}
+    assert all(each[2] is priors for each in tried)
+
+    tried.clear()
+    chosen = METHODS["logistic"].build(Sources(priors, base, validation, accuracy))
+    assert chosen.priors is priors
+    held = validation.features.mean(axis=0, dtype=float)
+    assert all(np.allclose(each[2].mean, held) for each in tried)  # never the classes that it is validated on
+
+
 @pytest.mark.parametrize(
-    ("key", "need"), [("dc", "base"), ("gda", "base"), ("gda", "validation"), ("deepvoro", "validation")]
+    ("key", "need"), [("dc", "base"), ("gda", "base"), ("gda", "validation"), ("logistic", "validation")]
 )
 def test_what_is_missing_is_one_sentence(key, need, priors, base):
     sentence = {"base": "Give base features instead of priors", "validation": "Add validation features"}[need]

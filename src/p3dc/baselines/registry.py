@@ -12,6 +12,7 @@ from typing import Any
 from p3dc.baselines.contract import TaskMethod
 from p3dc.baselines.deepvoro import N_VIEWS, ONE_SHOT_SHIFTS, SHIFT, DeepVoro, DeepVoroPP
 from p3dc.baselines.gda import GDA
+from p3dc.baselines.logistic import LogisticRegression
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.priors.prototypes import Priors
@@ -158,6 +159,15 @@ def _choose_shrinkage(sources: Any) -> dict[str, Any]:
     return {"shrinkage": _best(sources, candidates)}
 
 
+def _choose_regression(sources: Any) -> dict[str, Any]:
+    base, priors = sources.selection_base, sources.priors
+    if base is not None and base is not sources.base:
+        priors = Priors.from_features(base)
+    options = [{"C": C, "centred": centred} for centred in (False, True) for C in (1.0, 10.0, 100.0)]
+    best: int = _best(sources, {i: LogisticRegression(priors, **each) for i, each in enumerate(options)})
+    return options[best]
+
+
 def _published_scale(sources: Any) -> dict[str, Any]:
     return {"scale": 4.0 if sources.data_set == "CUB" else 2.0}
 
@@ -190,7 +200,14 @@ _TABLE = (
     Method("dc", "dc.DC", "DC", CALIBRATION, "Yang et al., 2021", ("base",), slow=True),
     Method("dc-nearest", "dc.DCNearest", "DC + L2N + NN", CALIBRATION, needs=("priors",)),
     Method("tcpr", "tcpr.TCPR", "TCPR", CALIBRATION, "Xu et al., 2022", ("base",)),
-    Method("logistic", "logistic.LogisticRegression", "Logistic regression", OTHERS),
+    Method(
+        "logistic",
+        "logistic.LogisticRegression",
+        "Logistic regression",
+        OTHERS,
+        needs=("priors", "validation"),
+        choose=_choose_regression,
+    ),
     Method("gda", "gda.GDA", "GDA", OTHERS, needs=CHOSEN, choose=_choose_shrinkage),
     Method("soft-k-means", "soft_kmeans.SoftKMeans", "Soft k-means", TRANSDUCTIVE, "Ren et al., 2018"),
     Method("bd-cspn", "bd_cspn.BDCSPN", "BD-CSPN", TRANSDUCTIVE, "Liu et al., 2020", ("priors",)),
