@@ -245,9 +245,14 @@ def reproduce_command(
     """Run the paper's experiments and write a report with every table and figure."""
     amounts = {"n_tasks": 100, "slow_tasks": 20, "select_tasks": 50} if quick else {"n_tasks": tasks}
     plan = Plan(**amounts, seed=seed, protocol=protocol, methods=methods)  # type: ignore[arg-type]
-    with changing_bar() as start_step:
-        studies = reproduce(data, out, plan, start_step)
     console = screen()
+    console.print(f"{plan.n_tasks:,} tasks of {', '.join(map(str, data))}; finished parts are kept in {out}")
+    try:
+        with changing_bar() as start_step:
+            studies = reproduce(data, out, plan, start_step)
+    except KeyboardInterrupt:
+        typer.echo(f"p3dc: stopped. Run the same command again to go on from the finished parts in {out}.", err=True)
+        raise
     for study in studies:
         found = claims(study)
         held = sum(claim.verdict == "holds" for claim in found)
