@@ -59,7 +59,7 @@ def test_logistic_regression_is_tuned_on_validation_classes(priors, base, valida
 
     chosen = METHODS["logistic"].build(Sources(priors, base, base, accuracy))
     assert (chosen.C, chosen.centred, chosen.priors) == (10.0, True, priors)
-    assert {each[:2] for each in tried} == {(C, centred) for C in (1, 10, 100) for centred in (False, True)}
+    assert {each[:2] for each in tried} == {(C, centred) for C in (0.01, 0.1, 1, 10, 100) for centred in (False, True)}
     assert all(each[2] is priors for each in tried)
 
     tried.clear()

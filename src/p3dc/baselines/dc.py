@@ -139,8 +139,8 @@ class DC(TaskMethod):
             for c in range(len(self.base.class_names)):
                 rows = self.base.features[self.base.labels == c].astype(np.float32)
                 means.append(rows.mean(axis=0))
-                centred = rows - means[-1]
-                factors.append(np.linalg.qr(centred, mode="r") / np.float32(max(len(rows) - 1, 1) ** 0.5))
+                factor: Array = np.linalg.qr(rows - means[-1], mode="r")
+                factors.append(factor / max(len(rows) - 1, 1) ** 0.5)
             self._kept = np.stack(means), factors
         return self._kept
 

@@ -163,7 +163,9 @@ def _choose_regression(sources: Any) -> dict[str, Any]:
     base, priors = sources.selection_base, sources.priors
     if base is not None and base is not sources.base:
         priors = Priors.from_features(base)
-    options = [{"C": C, "centred": centred} for centred in (False, True) for C in (1.0, 10.0, 100.0)]
+    options: list[dict[str, Any]] = [
+        {"C": C, "centred": centred} for centred in (False, True) for C in (0.01, 0.1, 1.0, 10.0, 100.0)
+    ]
     best: int = _best(sources, {i: LogisticRegression(priors, **each) for i, each in enumerate(options)})
     return options[best]
 
