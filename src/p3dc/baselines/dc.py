@@ -102,8 +102,8 @@ class DC(TaskMethod):
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Draw and solve each task."""
         transformed = _transform(support, self.power).astype(np.float32)
-        self._statistics()
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+            self._statistics()  # once, before the threads need them
             generators = task_generators(support, self.random_state)
             states = list(pool.map(self._learn_one, transformed, generators, repeat(labels)))
         weights, intercepts = (np.concatenate(parts) for parts in zip(*states, strict=True))
