@@ -7,6 +7,7 @@ from sklearn.linear_model import LogisticRegression as Solver
 from sklearn.linear_model import Ridge
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from p3dc import compare
 from p3dc.baselines import (
@@ -21,6 +22,7 @@ from p3dc.baselines import (
     MetaOptNetRidge,
     MetaOptNetSVM,
     ProtoNet,
+    dc,
 )
 from p3dc.baselines.deepvoro import N_VIEWS, view
 from p3dc.errors import InputError
@@ -103,9 +105,9 @@ def test_metaoptnet_ridge_is_ridge_regression_onto_one_hot_labels(task):
 
 def test_logistic_regression_sees_normalised_features(task):
     support, labels, queries = task
-    solver = Solver(max_iter=1000).fit(normalize(support), labels)
+    solver = Solver(max_iter=1000, tol=1e-8).fit(normalize(support), labels)
     actual = LogisticRegression().fit(support, labels).decision_function(queries)
-    np.testing.assert_allclose(actual, solver.decision_function(normalize(queries)))
+    np.testing.assert_allclose(actual, solver.decision_function(normalize(queries)), atol=1e-3)
     scaled = LogisticRegression().fit(7 * support, labels).decision_function(queries)
     np.testing.assert_allclose(scaled, actual, atol=1e-8)
 
@@ -113,9 +115,22 @@ def test_logistic_regression_sees_normalised_features(task):
 def test_logistic_regression_of_two_classes_agrees_with_its_solver(task):
     support, labels, queries = task
     two = labels < 2
-    solver = Solver(max_iter=1000).fit(normalize(support[two]), labels[two])
+    solver = Solver(max_iter=1000, tol=1e-8).fit(normalize(support[two]), labels[two])
     actual = LogisticRegression().fit(support[two], labels[two]).decision_function(queries)
-    np.testing.assert_allclose(actual, solver.decision_function(normalize(queries)))
+    np.testing.assert_allclose(actual, solver.decision_function(normalize(queries)), atol=1e-3)
+
+
+@pytest.mark.parametrize("C", [0.3, 30.0])
+def test_centred_logistic_regression_subtracts_the_mean_of_the_base_first(task, priors, base, C):
+    support, labels, queries = task
+    mean = base.features.mean(axis=0, dtype=float)
+    solver = Solver(C=C, max_iter=1000, tol=1e-8).fit(normalize(support - mean), labels)
+    actual = LogisticRegression(priors, C=C, centred=True).fit(support, labels).decision_function(queries)
+    np.testing.assert_allclose(actual, solver.decision_function(normalize(queries - mean)), atol=0.05)
+    with pytest.raises(InputError, match="Extract both with the same backbone"):
+        LogisticRegression(priors, centred=True).fit(support[:, :5], labels)
+    with pytest.raises(InputError, match="centred is True, but there are no priors"):
+        LogisticRegression(centred=True).fit(support, labels)
 
 
 def test_gda_is_linear_discriminant_analysis_with_the_covariance_of_the_base(task, base):
@@ -161,20 +176,48 @@ def test_dc_nearest_is_the_cosine_to_calibrated_means(task, priors):
 def test_dc_draws_from_the_calibrated_distribution():
     """Mean and covariance of many draws are those of the formula."""
     base = make_features(4, 3, 50, n_features=4)
-    method = DC(base, n_draws=1024)
-    _, bank = method._statistics()
-    draws = np.concatenate([method._draw(np.random.default_rng(i), bank[[0, 2]], 1024) for i in range(60)])
+    method = DC(base)
+    _, factors = method._statistics()
+    draws = method._draw(np.random.default_rng(1), [factors[0], factors[2]], 60_000)
     rows = base.features.astype(float)
     covariance = (np.cov(rows[base.labels == 0].T) + np.cov(rows[base.labels == 2].T)) / 2 + 0.21
     np.testing.assert_allclose(draws.mean(axis=0), 0, atol=0.05 * np.sqrt(covariance.max()))
-    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.1 * covariance.max())
+    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.03 * covariance.max())
+    assert len(np.unique(draws, axis=0)) == len(draws)
+
+
+def test_dc_draws_anew_for_every_sample_and_every_task(monkeypatch):
+    """No two draws of the same base class are alike, also where a sample is repeated."""
+    base, seen = make_features(4, 3, 50, n_features=400), []
+    draw = DC._draw
+    monkeypatch.setattr(DC, "_draw", lambda *given: seen.append(draw(*given)) or seen[-1])
+    rows = np.ones((2, 3, 400))
+    rows[1] *= 1.01
+    DC(base, n_draws=80, spread=0.0, n_nearest=1).learn_tasks(rows, np.array([0, 1, 1]))
+    unit = normalize(np.concatenate(seen).astype(float))
+    cosines = np.abs(unit @ unit.T)[~np.eye(len(unit), dtype=bool)]
+    assert len(unit) == 2 * (80 + 40 + 40)
+    assert cosines.max() < 0.95
+
+
+def test_dc_keeps_its_solver_to_one_thread_and_restores_the_limit(task, base, monkeypatch):
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    seen, solve = [], dc.solve_logistic
+    monkeypatch.setattr(dc, "solve_logistic", lambda *given, **named: seen.append(threads()) or solve(*given, **named))
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        DC(base, n_draws=4).fit(*task[:2])
+        assert threads() == before
+    assert [set(each) for each in seen] == [{1}]
 
 
 def test_dc_without_draws_is_logistic_regression_on_transformed_samples(task, base):
     support, labels, queries = task
-    solver = Solver(max_iter=1000).fit(np.sqrt(support).astype(np.float32), labels)
+    solver = Solver(max_iter=1000, tol=1e-8).fit(np.sqrt(support), labels)
     expected = solver.decision_function(np.sqrt(queries))
-    np.testing.assert_allclose(DC(base, n_draws=0).fit(support, labels).decision_function(queries), expected, rtol=1e-3)
+    np.testing.assert_allclose(DC(base, n_draws=0).fit(support, labels).decision_function(queries), expected, atol=5e-3)
 
 
 def test_dc_with_draws_of_no_spread_sees_only_calibrated_means(task):
@@ -183,7 +226,7 @@ def test_dc_with_draws_of_no_spread_sees_only_calibrated_means(task):
     means = np.array([plain_dc_mean(x, single.features.astype(float))[0] for x in support])
     counts = np.bincount(labels)
     drawn = np.concatenate([np.sqrt(support), np.repeat(means, 12 // counts[labels], axis=0)])
-    solver = Solver(max_iter=1000).fit(drawn.astype(np.float32), np.r_[labels, np.repeat(labels, 12 // counts[labels])])
+    solver = Solver(max_iter=1000, tol=1e-6).fit(drawn, np.r_[labels, np.repeat(labels, 12 // counts[labels])])
     actual = DC(single, n_draws=12, spread=0.0).fit(support, labels).decision_function(queries)
     np.testing.assert_allclose(actual, solver.decision_function(np.sqrt(queries)), atol=0.02)
 
@@ -195,15 +238,17 @@ def test_views_are_the_published_transforms(rng):
     assert len(expected) == N_VIEWS == 8
     for number, values in enumerate(expected):
         np.testing.assert_allclose(view(x, number), values)
+        np.testing.assert_allclose(view(x, number, 0.5), np.log(unit + 0.5 * (number - 2)) if number > 2 else values)
 
 
-def test_deepvoro_averages_distances_over_views(task):
+@pytest.mark.parametrize("shift", [0.02, 0.5])
+def test_deepvoro_averages_distances_over_views(task, shift):
     support, labels, queries = task
     each = []
     for number in (0, 4):
-        means = [view(support, number)[labels == c].mean(axis=0) for c in range(4)]
-        each.append([[np.linalg.norm(q - m) for m in means] for q in view(queries, number)])
-    actual = DeepVoro(views=(0, 4)).fit(support, labels).decision_function(queries)
+        means = [view(support, number, shift)[labels == c].mean(axis=0) for c in range(4)]
+        each.append([[np.linalg.norm(q - m) for m in means] for q in view(queries, number, shift)])
+    actual = DeepVoro(views=(0, 4), shift=shift).fit(support, labels).decision_function(queries)
     np.testing.assert_allclose(actual, -np.mean(each, axis=0), atol=1e-7)
 
 
@@ -212,23 +257,24 @@ def test_deepvoro_of_the_plain_view_at_one_shot_is_l2n(novel):
     np.testing.assert_array_equal(*(scores.accuracy for scores in comparison.scores.values()))
 
 
-def test_deepvoro_plus_plus_adds_what_base_classes_see(task, base):
+@pytest.mark.parametrize(("number", "shift"), [(1, 0.02), (4, 0.5)])
+def test_deepvoro_plus_plus_adds_what_base_classes_see(task, base, number, shift):
     support, labels, queries = task
-    rows = view(base.features.astype(np.float32), 1)
+    rows = view(base.features.astype(np.float32), number, shift)
     prototypes = np.array([rows[base.labels == c].mean(axis=0) for c in range(12)])
-    means = np.array([view(support, 1)[labels == c].mean(axis=0) for c in range(4)])
+    means = np.array([view(support, number, shift)[labels == c].mean(axis=0) for c in range(4)])
 
     def to_base(z):
         return np.array([np.linalg.norm(z - p) for p in prototypes])
 
     union = sorted({b for mean in means for b in np.argsort(to_base(mean))[:3]})
     expected = []
-    for q in view(queries, 1):
+    for q in view(queries, number, shift):
         first = np.array([np.linalg.norm(q - mean) for mean in means])
         surrogates = [normalize(to_base(q)[union]) - normalize(to_base(mean)[union]) for mean in means]
         second = np.array([s @ s for s in surrogates])
         expected.append(-(first / first.sum() + 0.4 * second / second.sum()))
-    method = DeepVoroPP(base, number=1, n_nearest=3, weight=0.4)
+    method = DeepVoroPP(base, number=number, n_nearest=3, weight=0.4, shift=shift)
     np.testing.assert_allclose(method.fit(support, labels).decision_function(queries), expected, atol=1e-5)
 
 

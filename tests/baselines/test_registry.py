@@ -3,6 +3,7 @@
 import inspect
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from p3dc import baselines, evaluate
@@ -50,8 +51,27 @@ def test_every_method_is_built_from_what_it_needs(method, priors, base, validati
     assert type(method.build(sources)) is method.kind
 
 
+def test_logistic_regression_is_tuned_on_validation_classes(priors, base, validation):
+    tried = []
+
+    def accuracy(classifier):
+        tried.append((classifier.C, classifier.centred, classifier.priors))
+        return -abs(classifier.C - 9) + classifier.centred
+
+    chosen = METHODS["logistic"].build(Sources(priors, base, base, accuracy))
+    assert (chosen.C, chosen.centred, chosen.priors) == (10.0, True, priors)
+    assert {each[:2] for each in tried} == {(C, centred) for C in (0.01, 0.1, 1, 10, 100) for centred in (False, True)}
+    assert all(each[2] is priors for each in tried)
+
+    tried.clear()
+    chosen = METHODS["logistic"].build(Sources(priors, base, validation, accuracy))
+    assert chosen.priors is priors
+    held = validation.features.mean(axis=0, dtype=float)
+    assert all(np.allclose(each[2].mean, held) for each in tried)  # never the classes that it is validated on
+
+
 @pytest.mark.parametrize(
-    ("key", "need"), [("dc", "base"), ("gda", "base"), ("gda", "validation"), ("deepvoro", "validation")]
+    ("key", "need"), [("dc", "base"), ("gda", "base"), ("gda", "validation"), ("logistic", "validation")]
 )
 def test_what_is_missing_is_one_sentence(key, need, priors, base):
     sentence = {"base": "Give base features instead of priors", "validation": "Add validation features"}[need]
@@ -74,6 +94,23 @@ def test_parameters_are_chosen_with_the_base_classes_of_the_selection(priors, ba
 def test_the_published_scale_of_baseline_pp_differs_on_cub(priors):
     scales = [METHODS["baseline++"].build(Sources(priors, data_set=name)).scale for name in (None, "CUB")]
     assert scales == [2.0, 4.0]
+
+
+@pytest.mark.parametrize("key", ["deepvoro", "deepvoro++"])
+def test_the_published_shifts_of_deepvoro_differ_with_one_shot(key, priors, base):
+    seen = []
+
+    def accuracy(classifier):
+        seen.append(classifier.shift)
+        return 0.0
+
+    names = (None, "miniImageNet", "tieredImageNet", "CUB")
+    for n_shot, shifts in ((1, [0.02, 0.02, 0.1, 0.5]), (5, [0.02] * 4)):
+        for name, shift in zip(names, shifts, strict=True):
+            seen.clear()
+            sources = Sources(priors, base, validation=accuracy, data_set=name, n_shot=n_shot)
+            assert METHODS[key].build(sources).shift == shift
+            assert set(seen) == {shift}  # chosen on validation classes with the same shifts
 
 
 def test_a_title_is_the_name_and_the_year():

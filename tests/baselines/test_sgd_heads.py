@@ -23,8 +23,8 @@ def draws(support, n_way, n_epochs, random_state=0):
     return first, rng.permuted(np.tile(np.arange(n_support), (n_epochs, 1)), axis=1)
 
 
-def plain_head(support, labels, first, orders, *, scale, weight_norm):
-    """Train all D weights of one head, one sample and one class at a time; return the factors of unit queries."""
+def plain_head(samples, labels, first, orders, *, scale, weight_norm):
+    """Train all D weights of one head, one sample and one class at a time; return the factors of the queries."""
     weights = first.copy()
     gains = np.linalg.norm(first, axis=1) if weight_norm else np.ones(len(first))
     speed = gain_speed = None
@@ -32,15 +32,14 @@ def plain_head(support, labels, first, orders, *, scale, weight_norm):
         for start in range(0, len(order), 4):
             batch = order[start : start + 4]
             gradient, gain_gradient = np.zeros_like(weights), np.zeros_like(gains)
-            for x, label in zip(support[batch], labels[batch], strict=True):
-                x = x / np.linalg.norm(x)
-                cosines = normalize(weights) @ x
-                errors = softmax(scale * gains * cosines) - np.eye(len(gains))[label]
+            for x, label in zip(samples[batch], labels[batch], strict=True):
+                products = normalize(weights) @ x
+                errors = softmax(scale * gains * products) - np.eye(len(gains))[label]
                 for c, w in enumerate(weights):
                     length = np.linalg.norm(w)
                     along = (np.eye(len(x)) - np.outer(w, w) / length**2) @ x / length
                     gradient[c] += errors[c] * scale * gains[c] * along / len(batch)
-                    gain_gradient[c] += errors[c] * scale * cosines[c] / len(batch)
+                    gain_gradient[c] += errors[c] * scale * products[c] / len(batch)
             step, gain_step = gradient + 0.001 * weights, gain_gradient + 0.001 * gains
             speed = step if speed is None else 0.9 * speed + 0.1 * step
             gain_speed = gain_step if gain_speed is None else 0.9 * gain_speed + 0.1 * gain_step
@@ -50,13 +49,13 @@ def plain_head(support, labels, first, orders, *, scale, weight_norm):
     return scale * gains[:, None] * normalize(weights)
 
 
-def torch_head(support, labels, first, orders, *, scale, weight_norm):
+def torch_head(samples, labels, first, orders, *, scale, weight_norm):
     """Train the same head with PyTorch's own layer, gradient and optimiser."""
     import torch
     from torch.nn import functional
     from torch.nn.utils.parametrizations import weight_norm as learn_lengths
 
-    samples, targets = functional.normalize(torch.from_numpy(support)), torch.from_numpy(labels)
+    samples, targets = torch.from_numpy(samples), torch.from_numpy(labels)
     layer = torch.nn.Linear(*first.T.shape, bias=False, dtype=torch.float64)
     layer.weight.data = torch.from_numpy(first.copy())
     if weight_norm:
@@ -109,7 +108,7 @@ def test_training_in_the_span_is_training_of_all_weights(samples, head, n_featur
     if twice:
         support[3] = support[0]
     first, orders = draws(support, 3, head.n_epochs)
-    rows = plain_head(support, LABELS, first, orders, scale=head.scale, weight_norm=head.weight_norm)
+    rows = plain_head(normalize(support), LABELS, first, orders, scale=head.scale, weight_norm=head.weight_norm)
     scores = clone(head).fit(support, LABELS).decision_function(queries)
     np.testing.assert_allclose(scores, normalize(queries) @ rows.T, rtol=0, atol=1e-8)
 
@@ -182,7 +181,9 @@ def test_tcpr_is_its_plain_restatement(tasks, base, n_nearest):
         first, orders = draws(support, 3, 20)
         rows = plain_head(left, LABELS, first, orders, scale=5.0, weight_norm=False)
         scores = method.fit(support, LABELS).decision_function(queries)
-        np.testing.assert_allclose(scores, normalize(asked) @ rows.T, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(scores, asked @ rows.T, rtol=0, atol=1e-8)
+        again = plain_head(normalize(left), LABELS, first, orders, scale=5.0, weight_norm=False)
+        assert np.abs(scores - asked @ again.T).max() > 1e-3  # normalised once more, it would be another head
 
 
 def test_nothing_is_left_along_the_centroid(tasks, base):

@@ -97,6 +97,18 @@ def test_training_happens_once_and_reports_its_progress(method, torch, base):
 
 @pytest.mark.torch
 @every_method
+def test_training_keeps_to_one_thread(method, torch, base):
+    torch.set_num_threads(2)
+    seen = []
+    method(base, n_steps=2).train(progress=lambda *_: seen.append(torch.get_num_threads()))
+    assert (seen, torch.get_num_threads()) == ([1, 1], 2)
+    with pytest.raises(KeyboardInterrupt):
+        method(base, n_steps=2).train(progress=lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.torch
+@every_method
 def test_other_settings_train_again(method, torch, base):
     trained = method(base, n_steps=2).train()
     calls = []

@@ -145,8 +145,24 @@ def test_reproduce_writes_the_report_and_says_what_is_missing(p3dc, files, tmp_p
     assert (status, errors) == (0, "")
     assert "not one of the paper's data sets by its classes" in output
     assert "claims" not in output
+    first, *_, last = output.splitlines()
+    assert first == f"5 tasks of {tmp_path}; finished parts are kept in {tmp_path / 'report'}"
+    assert last == f"Report: {tmp_path / 'report' / 'report.html'}"
     assert "no validation features" in output
     assert "held-out base classes, never on novel ones" in (tmp_path / "report" / "report.md").read_text()
+
+
+def test_an_interrupted_reproduction_says_how_to_go_on(p3dc, files, tmp_path, monkeypatch):
+    """It begins with a line, in a pipe too, and ends with another."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("p3dc.cli.research.reproduce", stop)
+    status, output, errors = p3dc("reproduce", tmp_path, "--out", "report", "--quick")
+    assert status == 130
+    assert output == f"100 tasks of {tmp_path}; finished parts are kept in report\n"
+    assert errors.strip() == "p3dc: stopped. Run the same command again to go on from the finished parts in report."
 
 
 def test_reproduce_refuses_what_it_does_not_know(p3dc, tmp_path):

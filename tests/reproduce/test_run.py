@@ -162,6 +162,39 @@ def test_an_interrupted_run_goes_on_where_it_was(report, tmp_path):
     assert not set(first) & set(told[8:])
 
 
+def test_the_bar_moves_while_parameters_are_chosen_and_tasks_are_run(report, tmp_path):
+    data, _, _ = report
+    calls = {}
+
+    def start(title):
+        return lambda done, total: calls.setdefault(title, []).append((done, total))
+
+    reproduce([data], tmp_path / "out", Plan(**SMALL, methods=("gda", "l2n")), start)
+    assert set(calls["GDA, 5-way 1-shot: choosing parameters"]) == {(10, 10)}
+    assert len(calls["GDA, 5-way 1-shot: choosing parameters"]) == 5
+    assert calls["GDA, 5-way 1-shot"] == calls["L2N + NN, 5-way 1-shot"] == [(20, 20)]
+
+
+@pytest.mark.torch
+def test_the_bar_moves_while_a_module_trains_on_one_thread(report, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    data, _, _ = report
+    before, calls = torch.get_num_threads(), []
+    monkeypatch.setattr("p3dc.baselines.restorenet.RestoreNet.__init__.__defaults__", (None, 0, 7))
+    torch.set_num_threads(2)
+
+    def start(title):
+        return lambda done, total: calls.append((title, done, total, torch.get_num_threads()))
+
+    try:
+        reproduce([data], tmp_path / "out", Plan(**SMALL, methods=("restorenet",)), start)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert [call[1:] for call in calls if call[0] == "RestoreNet (2020): training"] == [(i, 7, 1) for i in range(1, 8)]
+    assert ("RestoreNet (2020), 5-way 1-shot", 20, 20, 1) in calls
+
+
 def test_without_torch_rows_say_what_to_install(report, monkeypatch, tmp_path):
     data, _, _ = report
     monkeypatch.setitem(sys.modules, "torch", None)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from p3dc._arrays import Array, Labels
 from p3dc._validation import check_power
@@ -13,8 +14,6 @@ from p3dc.baselines.logistic import logits, solve_logistic
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize, tukey
 from p3dc.priors.prototypes import Priors
-
-BANK = 1024  # draws that are kept for each base class
 
 
 def calibrated_means(transformed: Array, prototypes: Array, n_nearest: int) -> tuple[Array, Array]:
@@ -65,7 +64,7 @@ class DC(TaskMethod):
 
     The covariance of a support sample is the average of those of its nearest base classes, with ``spread`` added to
     every entry. A draw from it is the sum of a draw from each base class, scaled, and of one number for all features.
-    So draws are made once for each base class and only recombined, with random signs, for each task.
+    So the covariance of each base class is factored once; draws are independent, in a task and between tasks.
 
     Parameters
     ----------
@@ -81,7 +80,7 @@ class DC(TaskMethod):
     random_state : int, default=0
     """
 
-    differs = "nothing; draws of base classes are made once and recombined, which changes no distribution"
+    differs = "nothing"
 
     def __init__(
         self,
@@ -103,20 +102,20 @@ class DC(TaskMethod):
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Draw and solve each task."""
         transformed = _transform(support, self.power).astype(np.float32)
-        self._statistics()
-        with ThreadPoolExecutor(os.cpu_count()) as pool:  # the solver spends its time outside of Python
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+            self._statistics()  # once, before the threads need them
             generators = task_generators(support, self.random_state)
             states = list(pool.map(self._learn_one, transformed, generators, repeat(labels)))
         weights, intercepts = (np.concatenate(parts) for parts in zip(*states, strict=True))
         return weights.astype(support.dtype), intercepts.astype(support.dtype)
 
     def _learn_one(self, samples: Array, rng: np.random.Generator, labels: Labels) -> tuple[Array, ...]:
-        prototypes, bank = self._statistics()
+        prototypes, factors = self._statistics()
         means, nearest = calibrated_means(samples, prototypes, self.n_nearest)
         drawn, drawn_labels = [samples], [labels]
         for mean, own, label in zip(means, nearest, labels, strict=True):
             n_draws = self.n_draws // int(np.count_nonzero(labels == label))
-            drawn.append(mean + self._draw(rng, bank[own], n_draws))
+            drawn.append(mean + self._draw(rng, [factors[c] for c in own], n_draws))
             drawn_labels.append(np.full(n_draws, label))
         return solve_logistic(np.concatenate(drawn)[None], np.concatenate(drawn_labels), C=1.0)
 
@@ -124,28 +123,22 @@ class DC(TaskMethod):
         """Return the logits."""
         return logits(state, _transform(queries, self.power))
 
-    def _draw(self, rng: np.random.Generator, bank: Array, n_draws: int) -> Array:
-        """Draw from the average covariance of some base classes, whose draws are ``bank``, (n_nearest, BANK, D)."""
-        total = np.zeros((n_draws, bank.shape[-1]), dtype=np.float32)
-        for draws in bank:
-            rows = rng.permutation(BANK)[np.arange(n_draws) % BANK]
-            signs = rng.choice(np.array([-1, 1], dtype=np.float32), size=(n_draws, 1))
-            total += signs * draws[rows]
-        total /= np.sqrt(len(bank), dtype=np.float32)
-        total += np.sqrt(self.spread) * rng.standard_normal((n_draws, 1), dtype=np.float32)
-        return total
+    def _draw(self, rng: np.random.Generator, factors: list[Array], n_draws: int) -> Array:
+        """Draw from the average covariance of some base classes around zero, (n_draws, D)."""
+        each = [rng.standard_normal((n_draws, len(factor)), dtype=np.float32) @ factor for factor in factors]
+        common = rng.standard_normal((n_draws, 1), dtype=np.float32)
+        return np.asarray(sum(each) / len(factors) ** 0.5 + self.spread**0.5 * common)
 
-    def _statistics(self) -> tuple[Array, Array]:
-        """Compute the means of the base classes, (B, D), and draws from their covariances around zero, (B, BANK, D)."""
+    def _statistics(self) -> tuple[Array, list[Array]]:
+        """Compute the mean of each base class, (B, D), and a factor F of its covariance FᵀF, at most (D, D)."""
         if not hasattr(self, "_kept"):
-            rng = np.random.default_rng(self.random_state)
-            means, bank = [], []
+            means, factors = [], []
             for c in range(len(self.base.class_names)):
                 rows = self.base.features[self.base.labels == c].astype(np.float32)
                 means.append(rows.mean(axis=0))
-                noise = rng.standard_normal((BANK, len(rows)), dtype=np.float32)
-                bank.append(noise @ (rows - means[-1]) / np.sqrt(max(len(rows) - 1, 1), dtype=np.float32))
-            self._kept = np.stack(means), np.stack(bank)
+                factor: Array = np.linalg.qr(rows - means[-1], mode="r")
+                factors.append(factor / max(len(rows) - 1, 1) ** 0.5)
+            self._kept = np.stack(means), factors
         return self._kept
 
 

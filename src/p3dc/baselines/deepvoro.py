@@ -16,11 +16,16 @@ from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize
 
 POWERS = (0.5, 0.75, 1.0)
-SHIFTS = tuple(0.02 * j for j in range(1, 6))
-N_VIEWS = len(POWERS) + len(SHIFTS)
+N_SHIFTS = 5
+N_VIEWS = len(POWERS) + N_SHIFTS
+SHIFT = 0.02
+"""The smallest shift; the others are its multiples."""
+
+ONE_SHOT_SHIFTS = {"CUB": 0.5, "tieredImageNet": 0.1}
+"""The smallest shift of the publication's code with one shot, where it is another."""
 
 
-def view(features: Array, number: int, n_photo_views: int = 1) -> Array:
+def view(features: Array, number: int, n_photo_views: int = 1, shift: float = SHIFT) -> Array:
     """Transform features as view ``number`` does: normalise, then take a power or the logarithm after a shift."""
     photo_view, number = divmod(number, N_VIEWS)
     features = features.reshape(*features.shape[:-1], n_photo_views, -1)[..., photo_view, :]
@@ -28,7 +33,7 @@ def view(features: Array, number: int, n_photo_views: int = 1) -> Array:
     normalised = l2_normalize(features)
     if number < len(POWERS):
         return np.asarray(normalised ** POWERS[number])
-    return np.asarray(np.log(normalised + np.asarray(SHIFTS[number - len(POWERS)], dtype=features.dtype)))
+    return np.asarray(np.log(normalised + np.asarray((number - len(POWERS) + 1) * shift, dtype=features.dtype)))
 
 
 def photo_rows(features: FeatureSet, n_photo_views: int) -> Floats:
@@ -61,14 +66,20 @@ class DeepVoro(TaskMethod):
         Which views to use: those that are best on validation tasks.
     n_photo_views : int, default=1
         Views of a photo in each row, :attr:`FeatureSet.views`.
+    shift : float, default=0.02
+        The smallest of the five shifts before the logarithm; the others are its multiples. With one shot the
+        publication's code starts at 0.5 on CUB and at 0.1 on tieredImageNet.
     """
 
     differs = "8 of its 512 views for each view of a photo that was extracted (`p3dc extract --views`)"
     takes_roots = True
 
-    def __init__(self, views: Sequence[int] = tuple(range(N_VIEWS)), *, n_photo_views: int = 1) -> None:
+    def __init__(
+        self, views: Sequence[int] = tuple(range(N_VIEWS)), *, n_photo_views: int = 1, shift: float = SHIFT
+    ) -> None:
         self.views = views
         self.n_photo_views = n_photo_views
+        self.shift = shift
 
     def rows_of(self, features: FeatureSet) -> Floats:
         """Return the features of all views of each photo."""
@@ -84,7 +95,7 @@ class DeepVoro(TaskMethod):
         return np.asarray(-np.mean(each, axis=0))
 
     def _view(self, features: Array, number: int) -> Array:
-        return view(features, number, self.n_photo_views)
+        return view(features, number, self.n_photo_views, self.shift)
 
 
 class DeepVoroPP(TaskMethod):
@@ -104,19 +115,29 @@ class DeepVoroPP(TaskMethod):
         Weight of the surrogate against the distance.
     n_photo_views : int, default=1
         Views of a photo in each row, :attr:`FeatureSet.views`.
+    shift : float, default=0.02
+        As in :class:`DeepVoro`.
     """
 
     differs = "one transform, of each view of a photo that was extracted (`p3dc extract --views`)"
     takes_roots = True
 
     def __init__(
-        self, base: FeatureSet, *, number: int = 0, n_nearest: int = 5, weight: float = 1.0, n_photo_views: int = 1
+        self,
+        base: FeatureSet,
+        *,
+        number: int = 0,
+        n_nearest: int = 5,
+        weight: float = 1.0,
+        n_photo_views: int = 1,
+        shift: float = SHIFT,
     ) -> None:
         self.base = base
         self.number = number
         self.n_nearest = n_nearest
         self.weight = weight
         self.n_photo_views = n_photo_views
+        self.shift = shift
 
     def rows_of(self, features: FeatureSet) -> Floats:
         """Return the features of all views of each photo."""
@@ -152,7 +173,7 @@ class DeepVoroPP(TaskMethod):
         return np.asarray(-(_share(first) + self.weight * _share(second)))
 
     def _view(self, features: Array, photo_view: int) -> Array:
-        return view(features, N_VIEWS * photo_view + self.number, self.n_photo_views)
+        return view(features, N_VIEWS * photo_view + self.number, self.n_photo_views, self.shift)
 
     def _prototypes(self, photo_view: int) -> Array:
         if not hasattr(self, "_means"):

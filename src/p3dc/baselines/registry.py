@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from p3dc.baselines.contract import TaskMethod
-from p3dc.baselines.deepvoro import N_VIEWS, DeepVoro, DeepVoroPP
+from p3dc.baselines.deepvoro import N_VIEWS, ONE_SHOT_SHIFTS, SHIFT, DeepVoro, DeepVoroPP
 from p3dc.baselines.gda import GDA
+from p3dc.baselines.logistic import LogisticRegression
 from p3dc.errors import InputError
 from p3dc.features import FeatureSet
 from p3dc.priors.prototypes import Priors
@@ -50,6 +51,8 @@ class Sources:
         Folder for trained weights.
     data_set : str, optional
         The paper's name of the data set.
+    n_shot : int, optional
+        Shots of the tasks.
     views : int
         Views of each photo that have features.
     maps : int, optional
@@ -62,6 +65,7 @@ class Sources:
     validation: Callable[[TaskMethod], float] | None = None
     cache: Path | None = None
     data_set: str | None = None
+    n_shot: int | None = None
     views: int = 1
     maps: int | None = None
 
@@ -146,8 +150,12 @@ def _best(sources: Any, candidates: dict[Any, TaskMethod]) -> Any:
     return max(candidates, key=lambda key: sources.validation(candidates[key]))
 
 
+def _published_shift(sources: Any) -> float:
+    return ONE_SHOT_SHIFTS.get(sources.data_set, SHIFT) if sources.n_shot == 1 else SHIFT
+
+
 def _choose_views(sources: Any) -> dict[str, Any]:
-    every, photos = range(N_VIEWS * sources.views), {"n_photo_views": sources.views}
+    every, photos = range(N_VIEWS * sources.views), {"n_photo_views": sources.views, "shift": _published_shift(sources)}
     accuracy = {number: sources.validation(DeepVoro((number,), **photos)) for number in every}
     ranked = sorted(accuracy, key=lambda number: -accuracy[number])
     counts = sorted({*range(1, N_VIEWS + 1), *range(N_VIEWS, len(every) + 1, N_VIEWS)})
@@ -156,9 +164,10 @@ def _choose_views(sources: Any) -> dict[str, Any]:
 
 
 def _choose_surrogate(sources: Any) -> dict[str, Any]:
-    number = _best(sources, {number: DeepVoro((number,)) for number in range(N_VIEWS)})
+    shift = _published_shift(sources)
+    number = _best(sources, {number: DeepVoro((number,), shift=shift) for number in range(N_VIEWS)})
     options = [
-        {"number": number, "n_nearest": n_nearest, "weight": weight, "n_photo_views": sources.views}
+        {"number": number, "n_nearest": n_nearest, "weight": weight, "n_photo_views": sources.views, "shift": shift}
         for n_nearest in (1, 3, 5, 10)
         for weight in (0.1, 0.3, 1.0, 3.0)
     ]
@@ -175,6 +184,17 @@ def _choose_shrinkage(sources: Any) -> dict[str, Any]:
 
 def _map_positions(sources: Any) -> dict[str, Any]:
     return {"n_positions": sources.maps}
+
+
+def _choose_regression(sources: Any) -> dict[str, Any]:
+    base, priors = sources.selection_base, sources.priors
+    if base is not None and base is not sources.base:
+        priors = Priors.from_features(base)
+    options: list[dict[str, Any]] = [
+        {"C": C, "centred": centred} for centred in (False, True) for C in (0.01, 0.1, 1.0, 10.0, 100.0)
+    ]
+    best: int = _best(sources, {i: LogisticRegression(priors, **each) for i, each in enumerate(options)})
+    return options[best]
 
 
 def _published_scale(sources: Any) -> dict[str, Any]:
@@ -239,7 +259,14 @@ _TABLE = (
         row="MCL-Katz (2022), without PSM",
         slow=True,
     ),
-    Method("logistic", "logistic.LogisticRegression", "Logistic regression", OTHERS),
+    Method(
+        "logistic",
+        "logistic.LogisticRegression",
+        "Logistic regression",
+        OTHERS,
+        needs=("priors", "validation"),
+        choose=_choose_regression,
+    ),
     Method("gda", "gda.GDA", "GDA", OTHERS, needs=CHOSEN, choose=_choose_shrinkage),
     Method("soft-k-means", "soft_kmeans.SoftKMeans", "Soft k-means", TRANSDUCTIVE, "Ren et al., 2018"),
     Method("bd-cspn", "bd_cspn.BDCSPN", "BD-CSPN", TRANSDUCTIVE, "Liu et al., 2020", ("priors",)),

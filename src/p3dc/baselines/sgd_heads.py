@@ -50,11 +50,15 @@ class SGDHead(TaskMethod):
 
     def learn_tasks(self, support: Array, labels: Labels) -> tuple[Array, ...]:
         """Train a new head for each task."""
-        generators = task_generators(support, self.random_state)
         heads = train_heads(
-            support, labels, generators, scale=self.scale, n_epochs=self.n_epochs, weight_norm=self.weight_norm
+            l2_normalize(support.astype(np.float64)),
+            labels,
+            task_generators(support, self.random_state),
+            scale=self.scale,
+            n_epochs=self.n_epochs,
+            weight_norm=self.weight_norm,
         )
-        return (heads,)
+        return (heads.astype(support.dtype),)
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Compute the logits of the head."""
@@ -117,7 +121,7 @@ class S2M2Head(BaselinePP):
 
 
 def train_heads(
-    support: Array,
+    samples: Array,
     labels: Labels,
     generators: Sequence[np.random.Generator],
     *,
@@ -125,12 +129,13 @@ def train_heads(
     n_epochs: int,
     weight_norm: bool,
 ) -> Array:
-    """Train the head of each task, (T, S, D) -> (T, N, D): its inner products with a normalised query are the logits.
+    """Train the head of each task on float64 samples as they are, (T, S, D) -> (T, N, D).
 
+    The inner products of the head with a query, transformed as the samples were, are its logits: ``scale`` times the
+    product with a weight vector of length 1, which is the cosine where samples have length 1.
     The generator of a task draws the first weights, uniform in ±1/√D as those of PyTorch's linear layer, and then the
     orders of the samples. ``scale``, ``n_epochs`` and ``weight_norm`` are those of :class:`SGDHead`.
     """
-    samples = l2_normalize(support.astype(np.float64))
     n_support, n_features = samples.shape[1:]
     bound = n_features**-0.5
     first = np.stack([rng.uniform(-bound, bound, (labels.max() + 1, n_features)) for rng in generators])
@@ -145,12 +150,11 @@ def train_heads(
     gains = _train(weights, coordinates, labels, orders, scale=scale, weight_norm=weight_norm)
 
     weights = weights[..., :-1] @ basis.mT + weights[..., -1:] * l2_normalize(outside)
-    heads: Array = (scale * gains[..., None] * l2_normalize(weights)).astype(support.dtype)
-    return heads
+    return np.asarray(scale * gains[..., None] * l2_normalize(weights))
 
 
 def _train(weights: Array, samples: Array, labels: Labels, orders: Array, *, scale: float, weight_norm: bool) -> Array:
-    """Train the weights in place and return the factor of each cosine.
+    """Train the weights in place and return the gain of each class.
 
     (T, N, R + 1), (T, S, R + 1), (S,), (n_epochs, T, S) -> (T, N)
     """
@@ -164,10 +168,10 @@ def _train(weights: Array, samples: Array, labels: Labels, orders: Array, *, sca
         for start in starts:
             batch, truth = shuffled[:, start : start + BATCH_SIZE], wanted[:, start : start + BATCH_SIZE]
             lengths = np.sqrt(np.vecdot(weights, weights))
-            cosines = batch @ weights.mT / lengths[:, None]
-            errors = masked_softmax(scale * gains[:, None] * cosines, None) - truth
+            products = batch @ weights.mT / lengths[:, None]
+            errors = masked_softmax(scale * gains[:, None] * products, None) - truth
             errors *= scale / batch.shape[1]
-            slopes = np.sum(errors * cosines, axis=1)
+            slopes = np.sum(errors * products, axis=1)
             pulls = gains / lengths
             gradient = (errors * pulls[:, None]).mT @ batch
             gradient -= (slopes * pulls / lengths)[..., None] * weights

@@ -1,4 +1,4 @@
-"""TCPR: a cosine head after the direction of the task's centroid is removed."""
+"""TCPR: a head on normalised features without the direction of the task's centroid."""
 
 from collections.abc import Iterator
 
@@ -17,9 +17,10 @@ CHUNK_BYTES = 2**26  # the cosines of tasks that are compared with the base feat
 
 
 class TCPR(TaskMethod):
-    """Cosine head on features without the direction that is common to their task, which base features estimate.
+    """Head on normalised features without the direction that is common to their task, which base features estimate.
 
-    The published method is this recipe on features that its own backbone extracts; here features are fixed.
+    What is left of a feature is not normalised again, as in the publication's code: the more a sample points along
+    the centroid, the less it counts. The published method extracts features with its own backbone; here they are fixed.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ class TCPR(TaskMethod):
     n_nearest : int, default=15000
         How many base features estimate the centroid of a task; all where there are fewer.
     scale : float, default=5.0
-        Multiplies the cosines of the head.
+        Multiplies the products of the features with the weights of the head, which have length 1.
     n_epochs : int, default=100
         How often every support sample is seen.
     random_state : int, default=0
@@ -44,6 +45,8 @@ class TCPR(TaskMethod):
     >>> TCPR(base).fit([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]], ["wren", "robin"]).predict([[1.0, 3.0, 3.0]])
     array(['robin'], dtype='<U5')
     """
+
+    differs = "the features are not extracted by its own network"
 
     def __init__(
         self,
@@ -69,20 +72,19 @@ class TCPR(TaskMethod):
         transformed = self._transform(support, "the support")
         centroids = self._centroids(transformed.mean(axis=1))
         heads = train_heads(
-            remove(transformed, centroids),
+            remove(transformed, centroids).astype(np.float64),
             labels,
             task_generators(support, self.random_state),
             scale=self.scale,
             n_epochs=self.n_epochs,
             weight_norm=False,
         )
-        return heads, centroids
+        return heads.astype(support.dtype), centroids
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Compute the logits of the head for the queries without that direction."""
         heads, centroids = state
-        left = remove(self._transform(queries, "the queries"), centroids)
-        return np.asarray(l2_normalize(left) @ heads.mT)
+        return np.asarray(remove(self._transform(queries, "the queries"), centroids) @ heads.mT)
 
     def _transform(self, features: Array, what: str) -> Array:
         check_power(features, self.power, what)

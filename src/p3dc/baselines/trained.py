@@ -10,6 +10,7 @@ import importlib
 import math
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
@@ -132,7 +133,7 @@ class TrainedMethod(TaskMethod):
 
     def _train(self, settings: dict[str, Any], progress: Progress | None) -> Weights:
         torch = load_torch()
-        with torch.inference_mode(False), torch.enable_grad():
+        with one_torch_thread(), torch.inference_mode(False), torch.enable_grad():
             rows = torch.from_numpy(self.base.features.astype(np.float32))
             weights = {name: start.requires_grad_() for name, start in self._start(settings).items()}
             matrices = [weight for weight in weights.values() if weight.ndim == 2]
@@ -204,6 +205,18 @@ def load_torch() -> Any:
         raise InputError(
             'this method is trained with torch, which is not installed. Install it: pip install "p3dc-shot[torch]"'
         ) from None
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Keep torch to one thread: matrices are small, and on a busy machine its threads wait for each other."""
+    torch = load_torch()
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n_threads)
 
 
 def layer(n_in: int, n_out: int, generator: Any) -> tuple[Tensor, Tensor]:

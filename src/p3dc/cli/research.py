@@ -262,9 +262,14 @@ def reproduce_command(
     """
     amounts = QUICK if quick else {"n_tasks": tasks}
     plan = Plan(**amounts, seed=seed, protocol=protocol, methods=methods)  # type: ignore[arg-type]
-    with changing_bar() as start_step:
-        studies = reproduce(data, out, plan, start_step, known_as)
     console = screen()
+    console.print(f"{plan.n_tasks:,} tasks of {', '.join(map(str, data))}; finished parts are kept in {out}")
+    try:
+        with changing_bar() as start_step:
+            studies = reproduce(data, out, plan, start_step, known_as)
+    except KeyboardInterrupt:
+        typer.echo(f"p3dc: stopped. Run the same command again to go on from the finished parts in {out}.", err=True)
+        raise
     for study in studies:
         found = claims(study)
         told = count(found) if found else "not one of the paper's data sets by its classes; nothing to compare with"

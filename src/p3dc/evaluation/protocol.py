@@ -153,7 +153,7 @@ def run_plan(
         n_tasks = min(plan.n_tasks, SELECTION_TASKS)
         return evaluate(classifier, validation, **drawing, n_tasks=n_tasks).mean  # type: ignore[arg-type]
 
-    sources = Sources(priors, base, validation=None if validation is None else accuracy).of_photos(novel)
+    sources = Sources(priors, base, validation=None if validation is None else accuracy, n_shot=n_shot).of_photos(novel)
     for key in methods:  # before any of the work is done
         if key in METHODS:
             METHODS[key].check(sources)

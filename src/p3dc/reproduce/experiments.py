@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -18,6 +19,7 @@ from p3dc._arrays import Progress
 from p3dc.baselines.contract import TaskMethod
 from p3dc.baselines.deepvoro import N_VIEWS, DeepVoro
 from p3dc.baselines.registry import TABLE_1, Method, Sources
+from p3dc.baselines.trained import TrainedMethod, one_torch_thread
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
 from p3dc.evaluation.evaluate import Sampler, compare_on, evaluate
@@ -185,11 +187,19 @@ class _Experiments:
         n_tasks = min(self.plan.n_tasks, self.plan.slow_tasks) if compared.slow else self.plan.n_tasks
 
         def compute() -> dict[str, Any]:
-            progress = self.start_step(f"{compared.title}, {n_way}-way {n_shot}-shot")
-            data, validate = self.data, partial(self._validate, n_shot=n_shot)
-            sources = Sources(data.priors, data.base, data.selection_base, validate, self.trained, data.paper_name)
+            row = f"{compared.title}, {n_way}-way {n_shot}-shot"
+            chooses = "validation" in compared.needs
+            choosing = self.start_step(f"{row}: choosing parameters") if chooses else None
+            data, validate = self.data, partial(self._validate, n_shot=n_shot, progress=choosing)
+            sources = Sources(
+                data.priors, data.base, data.selection_base, validate, self.trained, data.paper_name, n_shot
+            )
             classifier = compared.build(sources.of_photos(data.novel))
-            scores = self._scores(classifier, n_way, n_shot, n_tasks, progress)
+            with ExitStack() as limits:
+                if isinstance(classifier, TrainedMethod):
+                    limits.enter_context(one_torch_thread())
+                    classifier.train(self.start_step(f"{compared.title}: training"))
+                scores = self._scores(classifier, n_way, n_shot, n_tasks, self.start_step(row))
             return {"accuracy": scores.accuracy.tolist(), "parameters": _parameters(classifier)}
 
         try:
@@ -264,9 +274,9 @@ class _Experiments:
         found = compare_on(sampler, {"": classifier}, self.data.novel, n_tasks=n_tasks, progress=progress)
         return found.scores[""]
 
-    def _validate(self, classifier: Any, n_shot: int) -> float:
+    def _validate(self, classifier: Any, n_shot: int, progress: Progress | None) -> float:
         n_tasks = min(self.plan.select_tasks, self.plan.n_tasks)
-        return evaluate(classifier, self.data.validation, **self._drawing(n_shot, n_tasks)).mean
+        return evaluate(classifier, self.data.validation, **self._drawing(n_shot, n_tasks), progress=progress).mean
 
     def _drawing(self, n_shot: int, n_tasks: int) -> dict[str, Any]:
         return {"n_way": N_WAY, "n_shot": n_shot, "n_query": N_QUERY, "n_tasks": n_tasks, "seed": self.plan.seed}
