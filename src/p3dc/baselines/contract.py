@@ -121,6 +121,23 @@ def class_means(samples: Array, labels: Labels) -> Array:
     return means
 
 
+def in_range(queries: Array, means: Array) -> tuple[Array, Array]:
+    """Multiply plain queries and means of a task by one power of two where their products would leave the range.
+
+    It changes no order of scores. Usual features stay as they are.
+
+    (T, Q, D), (T, N, D) -> (T, Q, D), (T, N, D)
+    """
+    limits = np.finfo(means.dtype)
+    with np.errstate(over="ignore"):
+        squares = np.vecdot(means, means)
+    if ((squares > limits.tiny / limits.eps) & (squares < limits.max * limits.eps)).all():
+        return queries, means
+    largest = np.abs(means).max(axis=(1, 2), keepdims=True)
+    power = -np.frexp(largest)[1]  # 0 for means of zeros
+    return np.ldexp(queries, power), np.ldexp(means, power)
+
+
 def negative_distances(queries: Array, means: Array) -> Array:
     """Compute negative squared distances, up to a constant of each query, (T, Q, D), (T, N, D) -> (T, Q, N)."""
     return np.asarray(queries @ (2 * means).mT - np.vecdot(means, means)[:, None])

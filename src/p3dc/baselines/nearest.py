@@ -8,7 +8,7 @@ import numpy as np
 
 from p3dc._arrays import Array, Labels
 from p3dc._validation import check_same_width
-from p3dc.baselines.contract import TaskMethod, class_means, negative_distances
+from p3dc.baselines.contract import TaskMethod, class_means, in_range, negative_distances
 from p3dc.method import l2_normalize
 from p3dc.priors.prototypes import Priors
 
@@ -31,7 +31,8 @@ class NN(TaskMethod):
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Compute inner products with the means."""
-        return np.asarray(queries @ state[0].mT)
+        queries, means = in_range(queries, state[0])
+        return np.asarray(queries @ means.mT)
 
 
 class L2N(TaskMethod):

@@ -4,7 +4,7 @@ import numpy as np
 
 from p3dc._arrays import Array, Labels
 from p3dc.adaptive.space import members
-from p3dc.baselines.contract import TaskMethod, negative_distances
+from p3dc.baselines.contract import TaskMethod, in_range, negative_distances
 from p3dc.baselines.nearest import NN
 from p3dc.method import l2_normalize, masked_softmax
 
@@ -19,7 +19,7 @@ class ProtoNet(NN):
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Rank by distance to the means."""
-        return negative_distances(queries, state[0])
+        return negative_distances(*in_range(queries, state[0]))
 
 
 class MatchingNet(TaskMethod):

@@ -32,6 +32,7 @@ Weights = dict[str, Tensor]
 VERSION = 1  # of the cached weights; raise it when the same settings train other weights
 N_WAY, N_QUERY, N_TASKS = 5, 15, 16  # of the base tasks of one step
 MOST_SHOTS = 5
+SHORTEST = 1e-12  # length of a row whose squares may have lost digits
 LARGEST_GRADIENT = 0.1  # length to which gradients are clipped
 
 
@@ -229,7 +230,13 @@ def layer(n_in: int, n_out: int, generator: Any) -> tuple[Tensor, Tensor]:
 
 def unit(features: Tensor) -> Tensor:
     """Divide each row by its length; a row of zeros stays as it is."""
-    return load_torch().nn.functional.normalize(features, dim=-1)
+    torch = load_torch()
+    lengths = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
+    if not ((lengths > SHORTEST) & (lengths < math.inf)).all():
+        powers = torch.frexp(features.abs().amax(dim=-1, keepdim=True)).exponent
+        features = torch.ldexp(features, -powers)
+        lengths = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
+    return features / lengths.where(lengths > 0, torch.ones_like(lengths))
 
 
 def one_hot(labels: Labels) -> Tensor:
