@@ -742,3 +742,10 @@ def test_rows_that_need_photos_are_evaluated(p3dc, network, tmp_path):
         2,
         "p3dc: mcl-katz needs feature maps from before the pooling. Extract the features with --maps.\n",
     )
+
+
+def test_a_csv_names_photos_to_label(label, fitted, photos, tmp_path):
+    named = sorted(photos.rglob("*.png"))[:3]
+    (tmp_path / "some.csv").write_text("path\n" + "".join(f"{path}\n" for path in named))
+    status, rows, _ = label(fitted, tmp_path / "some.csv")
+    assert (status, [row["path"] for row in rows]) == (0, [str(path) for path in named])

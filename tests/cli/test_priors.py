@@ -3,6 +3,8 @@
 import json
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from p3dc import FeatureSet, ImageClassifier, Priors
@@ -44,6 +46,26 @@ def test_photos_become_the_priors_of_their_extracted_features(p3dc, make, base, 
     assert classifier.calibrated.relevance is not None
 
 
+def test_views_of_photos_are_averaged(p3dc, make, base, network, tmp_path):
+    assert p3dc("extract", base, "--out", tmp_path / "features", "--backbone", network, "--views", 2)[0] == 0
+    expected = Priors.from_features(FeatureSet.load(tmp_path / "features"))
+    np.testing.assert_allclose(make(base, "--views", 2)[-1].prototypes, expected.prototypes)
+    assert np.abs(make(base)[-1].prototypes - expected.prototypes).max() > 1e-4
+
+
+def test_parquet_holds_photos_or_features(make, base, tmp_path):
+    photos = sorted(base.rglob("*.png"))
+    images = [{"bytes": path.read_bytes(), "path": path.name} for path in photos]
+    table = pa.table({"image": images, "label": [path.parent.name for path in photos]})
+    (tmp_path / "shards").mkdir()
+    pq.write_table(table, tmp_path / "shards" / "photos.parquet")
+    expected = make(base)[-1]
+    for source in (tmp_path / "shards", tmp_path / "shards" / "photos.parquet"):
+        found = make(source)[-1]
+        assert found.class_names == expected.class_names
+        np.testing.assert_allclose(found.prototypes, expected.prototypes)
+
+
 def test_photos_without_classes_become_clusters_with_pictures(p3dc, make, network, tmp_path):
     for place, colour in enumerate(MORE.values()):
         for number in range(4):
@@ -60,7 +82,8 @@ def test_photos_without_classes_become_clusters_with_pictures(p3dc, make, networ
             np.testing.assert_allclose(colour, list(MORE.values())[int(row.key[0])], atol=25)
     photos, model = paint_classes(tmp_path / "photos"), tmp_path / "model.safetensors"
     fit = ["fit", photos, "--backbone", network, "--priors", tmp_path / "priors.safetensors", "--out", model]
-    assert p3dc(*fit)[0] == 0
+    status, output, _ = p3dc(*fit)
+    assert (status, "\n8 clusters " in output) == (0, True)
     assert ImageClassifier.load(model, network).priors.central == found.central
 
 

@@ -130,8 +130,8 @@ def test_a_folder_is_continued_with_the_same_views_and_maps_only(tmp_path):
     again = extract(list_folder(photos), Maps(), tmp_path / "out", views=2, maps=True, part_rows=5)
     assert (again.n_kept, contents(tmp_path / "out")) == (7, before)
     for other, sentence in (
-        ({"views": 3, "maps": True}, "another views"),
-        ({"views": 2}, "another maps"),
+        ({"views": 3, "maps": True}, "of 2 views, not of 3"),
+        ({"views": 2}, "with maps, not without"),
         ({}, "views"),
     ):
         with pytest.raises(InputError, match=sentence):

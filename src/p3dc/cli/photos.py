@@ -325,7 +325,7 @@ def _list_photos(photos: Iterable[Path]) -> list[Photo]:
 def _photos(given: Path) -> Iterable[Photo]:
     place = location(given)
     try:
-        several = place.suffix.lower() in LISTERS or place.is_dir()
+        several = place.suffix.lower() in (".csv", *LISTERS) or place.is_dir()
         return (file.path for file in list_images(place)) if several else [str(place)]
     except OSError:  # its type cannot be found out; reading it gives the reason
         return [given]
@@ -369,8 +369,7 @@ def _print_review(classifier: ImageClassifier, out: Path) -> None:
         console.print(f"{key} looks more like {other} than like the rest of {label}")
     if found.relevance is not None and classifier.priors is not None:
         how = "do not pull" if found.beta == 0 else f"pull with weight {found.beta:.2f}"
-        known = f"{len(classifier.priors):,} base classes"
-        console.print(f"{known} {how} (relevance {found.relevance:+.2f})")
+        console.print(f"{classifier.priors.kinds} {how} (relevance {found.relevance:+.2f})")
     if classifier.unlabelled_keys:
         for line in _describe_pile(classifier):
             console.print(line)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from p3dc._arrays import Progress
-from p3dc.cli.photos import extract_images, report_failures, reporting_skipped
+from p3dc.cli.photos import ViewsOption, extract_images, report_failures, reporting_skipped
 from p3dc.cli.shared import (
     Address,
     BackboneOption,
@@ -27,6 +27,7 @@ from p3dc.features import stream_features, stream_keyed
 from p3dc.images.backbones.loading import DEFAULT
 from p3dc.images.central_photos import with_thumbnails
 from p3dc.images.extraction import discard
+from p3dc.images.shards import has_images
 from p3dc.images.sources import ImageFile, list_images, readable
 from p3dc.io.atomic import write_json
 from p3dc.io.store import location
@@ -39,7 +40,7 @@ def priors(
         list[Path],
         typer.Argument(
             metavar="SOURCE...",
-            help="Photos (a folder for each class, or a CSV of path and label), features, or priors to merge.",
+            help="Photos (a folder for each class, a CSV of path and label, or shards), features, or priors to merge.",
         ),
     ],
     out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
@@ -47,6 +48,7 @@ def priors(
         bool, typer.Option("--unlabelled", help="Ignore labels, and average clusters of all rows instead.")
     ] = False,
     backbone: BackboneOption = DEFAULT,
+    views: ViewsOption = 1,
     device: DeviceOption = None,
     features: Annotated[
         Path | None,
@@ -71,7 +73,10 @@ def priors(
     kept = features or out.with_suffix(".features")
     with engine_of(engine, address) as on_ray, changing_bar() as begin:
         if photos:
-            _extract(photos, kept, backbone, device, on_ray, begin("images"))
+            done = extract_images(photos, backbone, device, kept, on_ray=on_ray, views=views, progress=begin("images"))
+            report_failures(done.failures)
+            if not done.n_rows:
+                raise InputError("none of the photos could be read. Look at the reasons above.")
             files.append(kept)
         progress = begin("parts" if on_ray else "rows")
         if unlabelled:
@@ -91,7 +96,11 @@ def priors(
 
 def _has_photos(path: Path) -> bool:
     place = location(path)
-    return place.suffix.lower() in (".csv", ".tar", ".zip") or (place.is_dir() and not any(place.rglob("*.parquet")))
+    if place.is_dir():
+        first = next(iter(place.rglob("*.parquet")), None)
+        return first is None or has_images(first)
+    ending = place.suffix.lower()
+    return ending in (".csv", ".tar", ".zip") or (ending == ".parquet" and place.exists() and has_images(place))
 
 
 def _list_photos(sources: list[Path], unlabelled: bool) -> list[ImageFile]:
@@ -105,15 +114,6 @@ def _list_photos(sources: list[Path], unlabelled: bool) -> list[ImageFile]:
             "clusters."
         )
     return listed if len(sources) < 2 else [replace(file, key=readable(file.path)) for file in listed]
-
-
-def _extract(
-    photos: list[ImageFile], out: Path, backbone: str, device: str | None, on_ray: bool, progress: Progress
-) -> None:
-    done = extract_images(photos, backbone, device, out, on_ray=on_ray, progress=progress)
-    report_failures(done.failures)
-    if not done.n_rows:
-        raise InputError("none of the photos could be read. Look at the reasons above.")
 
 
 def _average(path: Path, on_ray: bool, progress: Progress | None) -> Priors:

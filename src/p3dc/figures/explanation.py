@@ -46,19 +46,22 @@ class ExplanationDisplay:
             from matplotlib.figure import Figure
 
             figure = Figure(figsize=(3.2 + 2.3 * n_columns, 5.4), layout="constrained")
+            figure.get_layout_engine().set(rect=(0, 0, 0.98, 1))  # titles may be wider than their photos
         grid = figure.add_gridspec(2, n_columns + 1, width_ratios=[1.5] + [1] * n_columns, height_ratios=[3, 2])
         title = f"{prediction.label}\n{100 * prediction.probability:.0f} %, then {prediction.runner_up}"
         if prediction.rejected:
             title = f"{UNKNOWN}\nnearest is {prediction.runner_up}"
         _draw_photo(figure.add_subplot(grid[0, 0]), shown.photo, title, weight="bold")
         _draw_cosines(figure.add_subplot(grid[1, 0]), shown)
-        meaning = "weight of base classes" if shown.pulling else "base classes it resembles"
+        clustered = any(pull.central for near in shown.neighbours for pull in near.pulls)
+        known = "clusters" if clustered else "base classes"
+        meaning = f"weight of {known}" if shown.pulling else f"{known} it resembles"
         for column, near in enumerate(shown.neighbours, start=1):
             title = f"{near.example.label}\ncosine {near.cosine:.2f}"
             _draw_photo(figure.add_subplot(grid[0, column]), near.example.thumbnail, title)
             _draw_pulls(figure.add_subplot(grid[1, column]), near.pulls, meaning if column == 1 else "")
         weights = f"α = {shown.alpha:.2f}, β = {shown.beta:.2f}" if shown.alpha else f"β = {shown.beta:.2f}"
-        how = f"pulled by base classes with weight {weights}" if shown.pulling else "base classes do not pull"
+        how = f"pulled by {known} with weight {weights}" if shown.pulling else f"{known} do not pull"
         figure.suptitle(f"The nearest examples; {how}", fontsize=11)
         self.figure_ = figure
         return self
@@ -83,9 +86,10 @@ def _draw_cosines(ax: Any, shown: Explanation) -> None:
     colours = ["C0" if name == label else "0.75" for name in names]
     ax.barh(np.arange(len(names)), [shown.cosines[name] for name in names], color=colours)
     ax.set_yticks(np.arange(len(names)), [_shortened(name) for name in names], parse_math=False)
+    ax.set_xlabel("cosine to the class")
     if np.isfinite(shown.unknown_below):
         ax.axvline(shown.unknown_below, color="0.3", linewidth=1, linestyle=":")
-    ax.set_xlabel("cosine to the class")
+        ax.set_xlabel("cosine to the class\n(unknown below the dotted line)")
     _style(ax)
 
 

@@ -23,7 +23,7 @@ from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import Embedded, embed_views
 from p3dc.images.shards import is_stored
 from p3dc.images.sources import ImageFile, readable
-from p3dc.images.views import views_of
+from p3dc.images.views import CENTRE, views_of
 from p3dc.io.parquet import WideBatch, open_parquet, write_parquet
 from p3dc.io.store import Location, StoreError, writing
 
@@ -191,9 +191,17 @@ def _check_maker(folder: Location, found: Maker, maker: Maker) -> None:
     for what in {**maker, **found}:
         if found.get(what) != maker.get(what):
             raise InputError(
-                f"{folder} holds features of another {what.replace('_', ' ')}: {_brief(found.get(what))}, not "
-                f"{_brief(maker.get(what))}. Use the same, or give a new folder."
+                f"{folder} holds features {_difference(what, found.get(what), maker.get(what))}. "
+                "Use the same, or give a new folder."
             )
+
+
+def _difference(what: str, found: Any, wanted: Any) -> str:
+    if what == "views":
+        return f"of {len(found or [CENTRE])} views, not of {len(wanted or [CENTRE])}"
+    if what == "maps":
+        return "with maps, not without" if found else "without maps, not with"
+    return f"of another {what.replace('_', ' ')}: {_brief(found)}, not {_brief(wanted)}"
 
 
 def _brief(fact: Any) -> str:

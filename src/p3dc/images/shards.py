@@ -106,6 +106,12 @@ def list_tar(path: Location, is_image: Callable[[str], bool], skipped: Counter[s
                 yield member, member.name.removeprefix("./"), label or (folder if slash else None)
 
 
+def has_images(path: Location) -> bool:
+    """Return whether a Parquet file has a column of images."""
+    with open_parquet(path) as file:
+        return bool(_image_columns(file.schema_arrow))
+
+
 def list_parquet(path: Location) -> Iterator[Listed]:
     """List the images of a Parquet file; each is named by the number of its row."""
     with open_parquet(path) as file:
@@ -147,15 +153,7 @@ def _class_name(path: Location, member: Member) -> str | None:
 
 def _columns(path: Location, schema: Any) -> tuple[str, str | None, list[str] | None]:
     """Return the column of images, that of labels, and the names of the classes."""
-    import pyarrow as pa
-
-    def holds_images(kind: Any) -> bool:
-        if not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
-            return False
-        kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
-        return any(accepts(kind.field("bytes").type) for accepts in kinds)
-
-    images = [column.name for column in schema if holds_images(column.type)]
+    images = _image_columns(schema)
     if len(images) != 1:
         raise InputError(
             f"{path} has {len(images)} columns of images, struct<bytes, path>; its columns are "
@@ -165,6 +163,18 @@ def _columns(path: Location, schema: Any) -> tuple[str, str | None, list[str] | 
     classes = {name: fact["names"] for name, fact in features.items() if fact.get("_type") == "ClassLabel"}
     label = "label" if "label" in schema.names else next(iter(classes), None) if len(classes) == 1 else None
     return images[0], label, classes.get(label or "")
+
+
+def _image_columns(schema: Any) -> list[str]:
+    import pyarrow as pa
+
+    def holds_images(kind: Any) -> bool:
+        if not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
+            return False
+        kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+        return any(accepts(kind.field("bytes").type) for accepts in kinds)
+
+    return [column.name for column in schema if holds_images(column.type)]
 
 
 def _features(schema: Any) -> dict[str, dict[str, Any]]:

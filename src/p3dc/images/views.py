@@ -10,7 +10,7 @@ import numpy as np
 
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
-from p3dc.method import l2_normalize
+from p3dc.method import l2_normalize, vector_norm
 
 TIGHT = 0.75
 """Sides of the square "tight", as a share of those of the square "centre"."""
@@ -74,6 +74,6 @@ def average_views(features: Floats) -> Floats:
     """
     if features.shape[1] == 1:
         return features[:, 0]
-    lengths = np.linalg.norm(features, axis=-1).mean(axis=1, keepdims=True)
+    lengths = vector_norm(features).mean(axis=1, keepdims=True)
     averaged: Floats = l2_normalize(features).mean(axis=1) * lengths
     return averaged

@@ -132,9 +132,7 @@ class Priors:
         return len(self.class_names)
 
     def __repr__(self) -> str:
-        n_clusters = int(self.clusters.sum())
-        kinds = {"base classes": len(self) - n_clusters, "clusters": n_clusters, "features": self.prototypes.shape[1]}
-        return f"Priors({', '.join(f'{number:,} {kind}' for kind, number in kinds.items() if number)})"
+        return f"Priors({self.kinds}, {self.prototypes.shape[1]:,} features)"
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():  # unpickled arrays are writable
@@ -142,6 +140,13 @@ class Priors:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Priors":
         return self  # nothing in it can change, and scikit-learn copies parameters often
+
+    @property
+    def kinds(self) -> str:
+        """The numbers of base classes and of clusters, as text."""
+        n_clusters = int(self.clusters.sum())
+        numbers = {"base classes": len(self) - n_clusters, "clusters": n_clusters}
+        return ", ".join(f"{number:,} {kind}" for kind, number in numbers.items() if number)
 
     @property
     def mean(self) -> npt.NDArray[np.float64]:
