@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -97,8 +98,7 @@ def priors(
 def _has_photos(path: Path) -> bool:
     place = location(path)
     if place.is_dir():
-        first = next(iter(place.rglob("*.parquet")), None)
-        return first is None or has_images(first)
+        return all(has_images(part) for part in islice(place.rglob("*.parquet"), 1))
     ending = place.suffix.lower()
     return ending in (".csv", ".tar", ".zip") or (ending == ".parquet" and place.exists() and has_images(place))
 

@@ -44,9 +44,10 @@ class ExplanationDisplay:
         n_columns = len(shown.neighbours)
         if figure is None:
             from matplotlib.figure import Figure
+            from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-            figure = Figure(figsize=(3.2 + 2.3 * n_columns, 5.4), layout="constrained")
-            figure.get_layout_engine().set(rect=(0, 0, 0.98, 1))  # titles may be wider than their photos
+            layout = ConstrainedLayoutEngine(rect=(0, 0, 0.98, 1))  # titles may be wider than their photos
+            figure = Figure(figsize=(3.2 + 2.3 * n_columns, 5.4), layout=layout)
         grid = figure.add_gridspec(2, n_columns + 1, width_ratios=[1.5] + [1] * n_columns, height_ratios=[3, 2])
         title = f"{prediction.label}\n{100 * prediction.probability:.0f} %, then {prediction.runner_up}"
         if prediction.rejected:
