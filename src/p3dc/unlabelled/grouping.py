@@ -93,7 +93,7 @@ def agglomerate(gram: Array, sizes: Array, n_way: int) -> Labels:
         own[i], own[j], best[j] = evidence(sizes[i], squared[i]), np.inf, -np.inf
         exact[(partner == j) | (partner == i)] = False
         row = find_partner(i)
-        better = np.flatnonzero(row > best)
+        (better,) = (row > best).nonzero()
         partner[better], best[better], exact[better] = i, row[better], True
     return root
 
