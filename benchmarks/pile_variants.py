@@ -43,7 +43,7 @@ def with_cohesion(squared: float) -> dict[str, Any]:
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "not matched": {"refinement.match_components": match_nothing},
-    "5 rows added to each class": {"mixture.SMOOTHING": 5.0},
+    "2 rows added to each class": {"mixture.SMOOTHING": 2.0},
     "R² = 0.12": with_cohesion(0.12),
     "R² = 0.3": with_cohesion(0.3),
     "classes are present by 0.99": {"mixture.PRESENT": 0.99, "matching.PRESENT": 0.99},

@@ -238,7 +238,7 @@ def test_views_are_the_published_transforms(rng):
     assert len(expected) == N_VIEWS == 8
     for number, values in enumerate(expected):
         np.testing.assert_allclose(view(x, number), values)
-        np.testing.assert_allclose(view(x, number, 0.5), np.log(unit + 0.5 * (number - 2)) if number > 2 else values)
+        np.testing.assert_allclose(view(x, number, shift=0.5), np.log(unit + 0.5 * (number - 2)) if number > 2 else values)
 
 
 @pytest.mark.parametrize("shift", [0.02, 0.5])
@@ -246,8 +246,8 @@ def test_deepvoro_averages_distances_over_views(task, shift):
     support, labels, queries = task
     each = []
     for number in (0, 4):
-        means = [view(support, number, shift)[labels == c].mean(axis=0) for c in range(4)]
-        each.append([[np.linalg.norm(q - m) for m in means] for q in view(queries, number, shift)])
+        means = [view(support, number, shift=shift)[labels == c].mean(axis=0) for c in range(4)]
+        each.append([[np.linalg.norm(q - m) for m in means] for q in view(queries, number, shift=shift)])
     actual = DeepVoro(views=(0, 4), shift=shift).fit(support, labels).decision_function(queries)
     np.testing.assert_allclose(actual, -np.mean(each, axis=0), atol=1e-7)
 
@@ -260,16 +260,16 @@ def test_deepvoro_of_the_plain_view_at_one_shot_is_l2n(novel):
 @pytest.mark.parametrize(("number", "shift"), [(1, 0.02), (4, 0.5)])
 def test_deepvoro_plus_plus_adds_what_base_classes_see(task, base, number, shift):
     support, labels, queries = task
-    rows = view(base.features.astype(np.float32), number, shift)
+    rows = view(base.features.astype(np.float32), number, shift=shift)
     prototypes = np.array([rows[base.labels == c].mean(axis=0) for c in range(12)])
-    means = np.array([view(support, number, shift)[labels == c].mean(axis=0) for c in range(4)])
+    means = np.array([view(support, number, shift=shift)[labels == c].mean(axis=0) for c in range(4)])
 
     def to_base(z):
         return np.array([np.linalg.norm(z - p) for p in prototypes])
 
     union = sorted({b for mean in means for b in np.argsort(to_base(mean))[:3]})
     expected = []
-    for q in view(queries, number, shift):
+    for q in view(queries, number, shift=shift):
         first = np.array([np.linalg.norm(q - mean) for mean in means])
         surrogates = [normalize(to_base(q)[union]) - normalize(to_base(mean)[union]) for mean in means]
         second = np.array([s @ s for s in surrogates])

@@ -117,7 +117,7 @@ def refine(
     balance : {"equal"}, optional
         A promise that the rows hold equally many of each class and nothing else.
     """
-    n_way, equal = len(prototypes), balance == "equal"
+    n_way, equal, rows = len(prototypes), balance == "equal", rows.astype(np.float64, copy=False)
     held, held_closed = PSEUDO_OPEN * shots, PSEUDO_CLOSED * shots
     sums = ComponentSums(gram, n_way, held)
     stretch = expected_length(held_closed) / expected_length(held)
