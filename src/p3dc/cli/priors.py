@@ -1,6 +1,7 @@
 """The command that makes priors: from features, from photos, or from other priors."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -31,7 +32,7 @@ from p3dc.images.extraction import discard
 from p3dc.images.shards import has_images
 from p3dc.images.sources import ImageFile, list_images, readable
 from p3dc.io.atomic import write_json
-from p3dc.io.store import location
+from p3dc.io.store import Location, location
 from p3dc.priors.prototypes import Priors
 
 
@@ -98,7 +99,8 @@ def priors(
 def _has_photos(path: Path) -> bool:
     place = location(path)
     if place.is_dir():
-        return all(has_images(part) for part in islice(place.rglob("*.parquet"), 1))
+        parts: Iterator[Location] = iter(place.rglob("*.parquet"))
+        return all(map(has_images, islice(parts, 1)))
     ending = place.suffix.lower()
     return ending in (".csv", ".tar", ".zip") or (ending == ".parquet" and place.exists() and has_images(place))
 
