@@ -1,5 +1,6 @@
 """Labelled features, and how to load and save them."""
 
+import reprlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,11 +119,14 @@ class FeatureSet:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, rows: slice | npt.ArrayLike) -> "FeatureSet":
+    def __getitem__(self, chosen: slice | npt.ArrayLike) -> "FeatureSet":
+        rows: Any = chosen
         if not isinstance(rows, slice):
             rows = np.asarray(as_numpy(rows))
             if rows.ndim != 1 or rows.dtype.kind not in "biu":
-                raise InputError("rows are chosen by a slice, a mask or a list of row numbers. Give one of them.")
+                raise InputError(
+                    f"rows are chosen by {reprlib.repr(chosen)}. Give a slice, a mask or a list of row numbers."
+                )
             if rows.dtype.kind == "b" and len(rows) != len(self):
                 raise InputError(f"the mask has {len(rows)} entries for {len(self)} rows. Give one a row.")
         ids = None if self.ids is None else self.ids[rows]
@@ -159,7 +163,12 @@ class FeatureSet:
 
     def __repr__(self) -> str:
         n_rows, n_features = self.features.shape
-        return f"FeatureSet({n_rows:,} rows, {n_features:,} features, {self.n_classes:,} classes)"
+        numbers = {"rows": n_rows, "features": n_features, "classes": self.n_classes}
+        if self.views is not None:
+            numbers["views"] = self.views.shape[1]
+        if self.maps is not None:
+            numbers["positions"] = self.maps.shape[1]
+        return f"FeatureSet({', '.join(f'{number:,} {what}' for what, number in numbers.items())})"
 
     @classmethod
     def load(cls, path: Address, *, columns: tuple[str, str, str] = COLUMNS, also: Sequence[str] = ()) -> "FeatureSet":

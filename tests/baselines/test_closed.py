@@ -238,7 +238,9 @@ def test_views_are_the_published_transforms(rng):
     assert len(expected) == N_VIEWS == 8
     for number, values in enumerate(expected):
         np.testing.assert_allclose(view(x, number), values)
-        np.testing.assert_allclose(view(x, number, shift=0.5), np.log(unit + 0.5 * (number - 2)) if number > 2 else values)
+        np.testing.assert_allclose(
+            view(x, number, shift=0.5), np.log(unit + 0.5 * (number - 2)) if number > 2 else values
+        )
 
 
 @pytest.mark.parametrize("shift", [0.02, 0.5])

@@ -104,7 +104,7 @@ def test_notebooks_show_a_table_without_foreign_markup():
     html = BOTH._repr_html_()
     assert html.count("<tr>") == 3
     assert "<td>&lt;auto&gt;</td>" in html
-    assert "<th>less NN</th>" in html
+    assert "<th>gain over NN</th>" in html
     assert "+10.00 ± " in html
     assert "Left out: P3DC, because a root is not defined." in html
     assert "less" not in NN._repr_html_()

@@ -11,8 +11,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from p3dc._arrays import Array, Floats, Labels
+from p3dc._validation import check_same_width
 from p3dc.adaptive.space import members
 from p3dc.features import FeatureSet
+from p3dc.priors.prototypes import Priors
 
 FLOATS = [np.float64, np.float32]
 
@@ -112,6 +114,12 @@ class TaskMethod(ClassifierMixin, BaseEstimator):
         queries = validate_data(self, X, reset=False, dtype=FLOATS)
         scores: Array = self.score_tasks(self.state_, queries[None])[0]
         return scores
+
+
+def centred(features: Array, priors: Priors) -> Array:
+    """Subtract the mean of all base features."""
+    check_same_width(features, "the features", priors.prototypes, "the priors")
+    return np.asarray(features - priors.mean.astype(features.dtype))
 
 
 def class_means(samples: Array, labels: Labels) -> Array:

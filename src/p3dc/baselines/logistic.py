@@ -4,8 +4,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression as Solver
 
 from p3dc._arrays import Array, Labels
-from p3dc._validation import check_same_width
-from p3dc.baselines.contract import TaskMethod
+from p3dc.baselines.contract import TaskMethod, centred
 from p3dc.errors import InputError
 from p3dc.method import l2_normalize
 from p3dc.priors.prototypes import Priors
@@ -55,8 +54,7 @@ class LogisticRegression(TaskMethod):
         if self.centred:
             if self.priors is None:
                 raise InputError("centred is True, but there are no priors whose mean to subtract. Give priors.")
-            check_same_width(features, "the features", self.priors.prototypes, "the priors")
-            features = features - self.priors.mean.astype(features.dtype)
+            features = centred(features, self.priors)
         return np.asarray(l2_normalize(features))
 
 

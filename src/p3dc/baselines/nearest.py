@@ -7,8 +7,7 @@ rank by cosine, as its own classifier does; SimpleShot ranks by Euclidean distan
 import numpy as np
 
 from p3dc._arrays import Array, Labels
-from p3dc._validation import check_same_width
-from p3dc.baselines.contract import TaskMethod, class_means, in_range, negative_distances
+from p3dc.baselines.contract import TaskMethod, centred, class_means, in_range, negative_distances
 from p3dc.method import l2_normalize
 from p3dc.priors.prototypes import Priors
 
@@ -67,8 +66,7 @@ class CL2N(L2N):
         self.priors = priors
 
     def _transform(self, features: Array) -> Array:
-        check_same_width(features, "the features", self.priors.prototypes, "the priors")
-        return super()._transform(features - self.priors.mean.astype(features.dtype))
+        return super()._transform(centred(features, self.priors))
 
 
 class SimpleShot(CL2N):

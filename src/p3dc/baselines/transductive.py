@@ -3,9 +3,8 @@
 import numpy as np
 
 from p3dc._arrays import Array, Labels
-from p3dc._validation import check_same_width
 from p3dc.adaptive.space import members
-from p3dc.baselines.contract import TaskMethod
+from p3dc.baselines.contract import TaskMethod, centred
 from p3dc.method import l2_normalize, masked_softmax
 from p3dc.priors.prototypes import Priors
 
@@ -38,10 +37,7 @@ class CentredMethod(TransductiveMethod):
         self.priors = priors
 
     def _transform(self, features: Array) -> Array:
-        if self.priors is not None:
-            check_same_width(features, "the features", self.priors.prototypes, "the priors")
-            features = features - self.priors.mean.astype(features.dtype)
-        return super()._transform(features)
+        return super()._transform(features if self.priors is None else centred(features, self.priors))
 
 
 def means_of(samples: Array, weights: Array) -> Array:

@@ -26,6 +26,7 @@ from p3dc.priors.prototypes import Priors
 from p3dc.reproduce.claims import claims, count
 from p3dc.reproduce.experiments import QUICK, Plan
 from p3dc.reproduce.run import reproduce
+from p3dc.reproduce.tables import unmeasured
 from p3dc.scoring.device_memory import open_device
 from p3dc.tasks import PileBalance
 
@@ -276,8 +277,8 @@ def reproduce_command(
         console.print(f"{study.data.name}: {told}")
         if study.data.held_out:
             console.print("  no validation features: α, β and all other parameters chosen on held-out base classes")
-        for missing in sorted({result.missing for result in study.table_1.values() if result.missing}):
-            console.print(f"  not measured: {missing}")
+        for line in unmeasured(study):
+            console.print(f"  {line}")
     console.print(f"Report: {out / 'report.html'}")
 
 

@@ -262,7 +262,7 @@ class Comparison:
             gain = self.difference(name, first)
             row = {"": name, "accuracy (%)": percent(scores.mean, scores.interval)}
             if len(self.scores) > 1:
-                row[f"less {first}"] = "" if name == first else points(gain.mean, gain.interval)
+                row[f"gain over {first}"] = "" if name == first else points(gain.mean, gain.interval)
             if scores.calibration_error is not None:
                 row["ECE"] = f"{scores.calibration_error:.3f}"
             if scores.auroc is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GridComparisonDisplay:
     """Heat maps of accuracy over (α, β) on validation and on novel classes, the paper's Figure 4.
 

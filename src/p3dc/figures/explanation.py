@@ -22,7 +22,7 @@ SQUARE = 48
 """Side of the thumbnails of a cluster, in pixels."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ExplanationDisplay:
     """The photo, its cosines to the classes, and its nearest examples with the base classes that pulled them.
 

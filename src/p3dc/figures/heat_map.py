@@ -42,7 +42,7 @@ class Grid(Protocol):
     def point(self, i: int) -> GridPoint: ...  # noqa: D102
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class GridDisplay:
     """Heat map of accuracy over (α, β), the paper's Figure 4.
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class AccuracyDisplay:
     """Box plots of the accuracies of tasks, with the mean of each classifier and its 95 % interval.
 

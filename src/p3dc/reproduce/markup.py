@@ -85,7 +85,8 @@ table.prose td:first-child { min-width: 13rem; } table.prose td:nth-child(2) { w
 details { margin: 0 0 1.4rem; font-size: 0.88rem; } summary { cursor: pointer; color: var(--soft); }
 figure { margin: 1.5rem 0; } figure img { max-width: 100%; background: #fff; border-radius: 6px; }
 figcaption { color: var(--soft); font-size: 0.93rem; max-width: 52rem; }
-@media (max-width: 40rem) { body { padding: 1rem 0.9rem 3rem; } table { font-size: 0.85rem; } }
+@media (max-width: 40rem) { body { padding: 1rem 0.9rem 3rem; } table { font-size: 0.85rem; }
+  td:first-child { white-space: normal; min-width: 8rem; } }
 @media print {
   :root { --ink: #000; --soft: #444; --line: #bbb; --page: #fff; --own: #eee; }
   @page { margin: 14mm; }

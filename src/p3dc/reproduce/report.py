@@ -109,7 +109,7 @@ def _origin(study: Study) -> str:
         chosen = "Tasks and P3DC follow the authors' released scripts, with the paper's α and β."
     elif data.held_out:
         chosen = f"There are no validation features: {chosen}"
-    return f"Classes: {sizes}. {data.base.features.shape[1]} features. {paper} {chosen}"
+    return f"Classes: {sizes}. {data.base.features.shape[1]:,} features. {paper} {chosen}"
 
 
 def _ahead(study: Study) -> list[str]:
@@ -124,7 +124,10 @@ def _ahead(study: Study) -> list[str]:
                 gain, interval = paired_difference(theirs, ours)
                 names += [TITLES[key]] if gain > interval else []
         listed = ", ".join(names) or "none of the compared methods"
-        lines.append(f"Ahead of {TITLES['p3dc']} on {study.data.name}, {n_shot}-shot: {listed}.")
+        lines.append(
+            f"Ahead of {TITLES['p3dc']} by more than the interval of the paired difference, on {study.data.name} with "
+            f"{n_shot} {'shot' if n_shot == 1 else 'shots'}: {listed}."
+        )
     return lines
 
 

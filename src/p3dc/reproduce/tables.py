@@ -36,9 +36,17 @@ def table_1(study: Study) -> Table:
             cells += [paper_cell(published.table_1(name, key, n_shot))] if name else []
         own |= {len(rows)} if key in P3DC_TITLES else set()
         rows.append(cells)
-    missing = dict.fromkeys(result.missing for result in study.table_1.values() if result.missing)
-    caption = " ".join([_protocol(study), *_legend(study, rows), *missing])
+    caption = " ".join([_protocol(study), *_legend(study, rows), *unmeasured(study)])
     return Table(header, rows, caption, f"{study.data.name}-table-1", best_cells(rows), frozenset(own))
+
+
+def unmeasured(study: Study) -> list[str]:
+    """List the reasons why rows were not measured, each with its rows."""
+    rows: dict[str, dict[str, None]] = {}
+    for (key, _), result in study.table_1.items():
+        if result.missing:
+            rows.setdefault(result.missing, {})[TITLES[key]] = None
+    return [f"{'; '.join(titles)} not measured: {reason}" for reason, titles in rows.items()]
 
 
 def table_2(study: Study) -> Table:
