@@ -7,9 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+import typer
 from safetensors import safe_open
 
 from p3dc import P3DCClassifier, Priors
+from p3dc.cli import COMMANDS
+from p3dc.cli.shared import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")] + sorted(
@@ -41,6 +44,39 @@ def test_names_in_the_documents_exist(page):
 def test_links_between_the_documents_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / link).exists(), link
+
+
+@each_page
+def test_headings_that_links_name_exist(page):
+    for link, anchor in re.findall(r"\]\(([^)#:]*)#([^)]*)\)", page.read_text()):
+        target = (page.parent / link if link else page).read_text()
+        headings = re.findall(r"^#+ (.*)", target, flags=re.M)
+        assert anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}, link
+
+
+@each_page
+def test_what_the_documents_import_exists(page):
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.M | re.S):
+        if block.startswith(">>>"):
+            continue  # pytest runs it
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("p3dc"):
+                names = {alias.name for alias in node.names}
+                assert names <= set(dir(importlib.import_module(node.module))), ast.unparse(node)
+
+
+@each_page
+def test_commands_in_the_documents_have_their_options(page):
+    for module in COMMANDS:
+        importlib.import_module(f"p3dc.cli.{module}")
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), flags=re.M | re.S):
+        for line in re.findall(r"\bp3dc [a-z].*", block.replace("\\\n", " ")):
+            words = re.split(r" (?:&&|;|\||#)|;", line)[0].split()[1:]
+            command = typer.main.get_command(app)
+            while words and hasattr(command, "commands"):
+                command = command.commands[words.pop(0)]
+            known = {option for parameter in command.params for option in parameter.opts}
+            assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, line
 
 
 @each_page

@@ -188,7 +188,8 @@ def _html(block: Block, anchor: str, anchors: Anchors) -> str:
 
 def _text(text: str) -> str:
     """Escape text, and keep words like 5-shot on one line."""
-    return re.sub(r"\b\d+-(?:shot|way)\b", r'<span class="keep">\g<0></span>', escape(text))
+    kept = re.sub(r"\b\d+-(?:shot|way)\b", r'<span class="keep">\g<0></span>', escape(text))
+    return re.sub(r"`([^`]+)`", r'<code class="keep">\1</code>', kept)
 
 
 def _html_contents(anchors: Anchors) -> str:

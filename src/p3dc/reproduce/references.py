@@ -34,6 +34,9 @@ REFERENCES = {
     "deepvoro++": "C. Ma et al. Few-shot learning via Dirichlet tessellation ensemble. ICLR 2022.",
     "restorenet": "W. Xue and W. Wang. One-shot image classification by learning to restore prototypes. AAAI 2020.",
     "dc": "S. Yang, L. Liu and M. Xu. Free lunch for few-shot learning: distribution calibration. ICLR 2021.",
+    "mcl-katz": (
+        "Y. Liu et al. Learning to affiliate: mutual centralized learning for few-shot classification. CVPR 2022."
+    ),
     "tcpr": (
         "J. Xu et al. Alleviating the sample selection bias in few-shot learning by "
         "removing projection to the centroid. NeurIPS 2022."
@@ -44,4 +47,4 @@ REFERENCES = {
 def references(keys: Iterable[str]) -> list[str]:
     """List the publications of the methods that have one, each behind the name of its method."""
     published = [METHODS[key] for key in keys if METHODS[key].reference]
-    return [P3DC, *(f"{method.name}: {REFERENCES.get(method.key, method.reference + '.')}" for method in published)]
+    return [P3DC, *(f"{method.name}: {REFERENCES[method.key]}" for method in published)]
