@@ -118,6 +118,7 @@ def test_fit_prints_its_review(p3dc, photos, network, tmp_path):
         "3 classes, 13 photos: olive 5, rust 5, teal 3",
         "the same photo twice: olive/2.png and olive/copy.png",
         "rust/wrong.png looks more like teal than like the rest of rust",
+        "there are no base classes, so examples are not calibrated",
         f"Model: {out}",
     ]
     assert json.loads(report.read_text()) == {
@@ -427,6 +428,7 @@ def test_add_brings_a_new_class(p3dc, label, network, fitted, tmp_path):
     assert output.splitlines() == [
         "1 photo was there already and left out",
         "4 classes, 13 photos: olive 4, plum 1, rust 4, teal 4",
+        "there are no base classes, so examples are not calibrated",
         f"Model: {fitted}",
     ]
     assert json.loads(report.read_text())["shots"]["plum"] == 1

@@ -367,7 +367,9 @@ def _print_review(classifier: ImageClassifier, out: Path) -> None:
         console.print(f"and {len(found.duplicates) - MAX_DUPLICATES:,} more pairs of the same photo")
     for key, label, other in found.misfiled:
         console.print(f"{key} looks more like {other} than like the rest of {label}")
-    if found.relevance is not None and classifier.priors is not None:
+    if classifier.priors is None:
+        console.print("there are no base classes, so examples are not calibrated")
+    elif found.relevance is not None:
         how = "do not pull" if found.beta == 0 else f"pull with weight {found.beta:.2f}"
         console.print(f"{classifier.priors.kinds} {how} (relevance {found.relevance:+.2f})")
     if classifier.unlabelled_keys:
