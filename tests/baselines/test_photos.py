@@ -39,6 +39,13 @@ def task(novel):
     return support, novel.labels[support], queries
 
 
+def test_a_set_names_its_views_and_positions(novel):
+    assert repr(novel) == "FeatureSet(96 rows, 6 features, 8 classes, 3 views, 4 positions)"
+    assert repr(novel[:5]) == "FeatureSet(5 rows, 6 features, 8 classes, 3 views, 4 positions)"
+    with pytest.raises(InputError, match=r"^rows are chosen by 3\. Give a slice, a mask or a list"):
+        _ = novel[3]
+
+
 @parametrize_with_checks([MCLKatz()])
 def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)

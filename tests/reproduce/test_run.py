@@ -9,6 +9,7 @@ from p3dc import P3DCClassifier, evaluate, search
 from p3dc.errors import InputError
 from p3dc.reproduce.experiments import Plan
 from p3dc.reproduce.run import reproduce
+from p3dc.reproduce.tables import unmeasured
 from tests.conftest import paper
 
 QUICK = ("nn", "l2n", "cl2n", "dc-nearest", "deepvoro", "gda")
@@ -200,6 +201,9 @@ def test_without_torch_rows_say_what_to_install(report, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
     [study] = reproduce([data], tmp_path / "out", Plan(**SMALL, methods=("restorenet", "l2n")))
     assert study.table_1["restorenet", 1].scores is None
+    assert [line.partition(" is trained")[0] for line in unmeasured(study)] == [
+        "RestoreNet (2020) not measured: this method"
+    ]
     assert 'pip install "p3dc-shot[torch]"' in (tmp_path / "out" / "report.html").read_text().replace("&quot;", '"')
 
 

@@ -54,8 +54,8 @@ class ExplanationDisplay:
             title = f"{UNKNOWN}\nnearest is {prediction.runner_up}"
         _draw_photo(figure.add_subplot(grid[0, 0]), shown.photo, title, weight="bold")
         _draw_cosines(figure.add_subplot(grid[1, 0]), shown)
-        clustered = any(pull.central for near in shown.neighbours for pull in near.pulls)
-        known = "clusters" if clustered else "base classes"
+        pulls = [pull for near in shown.neighbours for pull in near.pulls]
+        known = "clusters" if pulls and all(pull.central for pull in pulls) else "base classes"
         meaning = f"weight of {known}" if shown.pulling else f"{known} it resembles"
         for column, near in enumerate(shown.neighbours, start=1):
             title = f"{near.example.label}\ncosine {near.cosine:.2f}"
