@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 
 import numpy as np
 import onnx
@@ -167,14 +165,6 @@ def _full(path):
 
 def _homeless():
     raise RuntimeError("no home")
-
-
-def test_a_kept_graph_needs_no_onnx(cache):
-    lites.load_graph()
-    code = "import sys, p3dc.images.backbones.loading as b; b.load_backbone(); print('onnx' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
-    assert done.stderr == ""
 
 
 @pytest.mark.data

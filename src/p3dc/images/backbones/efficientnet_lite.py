@@ -10,23 +10,20 @@ import hashlib
 import importlib.util
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Head
+from p3dc.images.backbones.onnx_messages import write_model, write_node, write_tensor, write_value
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.io.atomic import replacing
 from p3dc.io.torch_file import read_tensors
-
-if TYPE_CHECKING:
-    import onnx
 
 N_FEATURES = 1280
 N_CLASSES = 1000
@@ -52,7 +49,6 @@ STAGES = (
 """The stages of Lite0, which the larger networks widen and deepen."""
 
 EPSILON = 1e-3
-OPSET, IR_VERSION = 17, 8
 DIGEST_BYTES = 32
 
 
@@ -203,16 +199,11 @@ def build(tensors: dict[str, Floats], lite: Lite = LITE0) -> bytes:
 
     The same weights give the same bytes.
     """
-    from onnx import TensorProto, helper
+    nodes: list[bytes] = []
+    constants = [write_tensor("six", np.array(6, np.float32)), write_tensor("zero", np.array(0, np.float32))]
 
-    nodes: list[onnx.NodeProto] = []
-    constants = [
-        helper.make_tensor("six", TensorProto.FLOAT, [], [6.0]),
-        helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
-    ]
-
-    def add(operation: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(operation, inputs, [output], **attributes))
+    def add(operation: str, inputs: list[str], output: str, **attributes: int | Sequence[int]) -> str:
+        nodes.append(write_node(operation, inputs, output, **attributes))
         return output
 
     flow, size = "pixels", lite.crop
@@ -220,8 +211,7 @@ def build(tensors: dict[str, Floats], lite: Lite = LITE0) -> bytes:
         before = flow
         for part in block.convolutions:
             names = [f"{part.weight}.weight", f"{part.weight}.bias"]
-            for name, values in zip(names, folded(tensors, part), strict=True):
-                constants.append(helper.make_tensor(name, TensorProto.FLOAT, values.shape, values.tobytes(), raw=True))
+            constants += map(write_tensor, names, folded(tensors, part))
             first, last = same_padding(size, part.shape[-1], part.stride)
             window = {"strides": [part.stride] * 2, "pads": [first, first, last, last], "kernel_shape": part.shape[2:]}
             flow = add("Conv", [flow, *names], part.weight, group=part.groups, **window)
@@ -231,11 +221,8 @@ def build(tensors: dict[str, Floats], lite: Lite = LITE0) -> bytes:
         if block.skip:
             flow = add("Add", [flow, before], f"{flow}.sum")
     add("Flatten", [add("GlobalAveragePool", [flow], "pooled")], "features")
-    pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["n", 3, lite.crop, lite.crop])
-    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["n", N_FEATURES])
-    graph = helper.make_graph(nodes, lite.name, [pixels], [features], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    return bytes(model.SerializeToString())
+    pixels = write_value("pixels", shape=["n", 3, lite.crop, lite.crop])
+    return write_model(lite.name, nodes, constants, [pixels], [write_value("features", shape=["n", N_FEATURES])])
 
 
 def folded(tensors: dict[str, Floats], part: Convolution) -> tuple[Floats, Floats]:
