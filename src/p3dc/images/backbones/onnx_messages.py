@@ -30,7 +30,7 @@ class Node(NamedTuple):
     operation: str
     inputs: list[str]
     outputs: list[str]
-    attributes: dict[str, Message]
+    attributes: dict[str, memoryview]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Model:
 
     content: bytes
     nodes: list[Node]
-    constants: dict[str, Message]
+    constants: dict[str, memoryview]
     """Tensors by name: weights, and the values of constant nodes."""
 
     outputs: list[str]
