@@ -22,7 +22,7 @@ Address = Annotated[
 ]
 BackboneOption = Annotated[
     str,
-    typer.Option(help="efficientnet-lite0, -lite1, -lite2, hf:OWNER/NAME on the Hugging Face Hub, a folder, or .onnx."),
+    typer.Option(help="efficientnet-lite0, -lite0-int8, -lite1, -lite2, hf:OWNER/NAME on the Hub, a folder, or .onnx."),
 ]
 DeviceOption = Annotated[
     str | None, typer.Option(help="Where the network runs: cpu (the default), cuda, openvino, coreml or directml.")

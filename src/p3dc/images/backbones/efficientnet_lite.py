@@ -8,25 +8,23 @@ without a cache it is built every time.
 import contextlib
 import hashlib
 import importlib.util
+import json
 import math
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Head
+from p3dc.images.backbones.network_writer import Int8Writer, NetworkWriter
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.io.atomic import replacing
 from p3dc.io.torch_file import read_tensors
-
-if TYPE_CHECKING:
-    import onnx
 
 N_FEATURES = 1280
 N_CLASSES = 1000
@@ -52,23 +50,23 @@ STAGES = (
 """The stages of Lite0, which the larger networks widen and deepen."""
 
 EPSILON = 1e-3
-OPSET, IR_VERSION = 17, 8
 DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
 class Lite:
-    """A network of the family: how much wider and deeper it is than Lite0, and the size of its images."""
+    """A network of the family: how much wider and deeper it is than Lite0, the size of its images, and its numbers."""
 
     number: int
     width: float
     depth: float
     crop: int
+    int8: bool = False
 
     @property
     def name(self) -> str:
         """What people call it."""
-        return f"efficientnet-lite{self.number}"
+        return f"efficientnet-lite{self.number}{'-int8' if self.int8 else ''}"
 
     @property
     def weights_package(self) -> str:
@@ -82,9 +80,10 @@ class Lite:
 
 
 LITE0 = Lite(0, width=1.0, depth=1.0, crop=224)
+LITE0_INT8 = replace(LITE0, int8=True)
 LITE1 = Lite(1, width=1.0, depth=1.1, crop=240)
 LITE2 = Lite(2, width=1.1, depth=1.2, crop=260)
-LITES = {lite.name: lite for lite in (LITE0, LITE1, LITE2)}
+LITES = {lite.name: lite for lite in (LITE0, LITE0_INT8, LITE1, LITE2)}
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ def weights_path(lite: Lite = LITE0) -> Path:
 def load_graph(lite: Lite = LITE0) -> bytes:
     """Return the network as a serialised ONNX model, from the user's cache if it is there."""
     weights = weights_path(lite)
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    digest = hashlib.sha256(weights.read_bytes() + (_ranges() if lite.int8 else b"")).hexdigest()
     folder = _cache_folder()
     cached = None if folder is None else folder / f"{lite.name}-{GRAPH_VERSION}-{digest[:16]}.onnx"
     graph = None if cached is None else _read_cache(cached)
@@ -203,39 +202,26 @@ def build(tensors: dict[str, Floats], lite: Lite = LITE0) -> bytes:
 
     The same weights give the same bytes.
     """
-    from onnx import TensorProto, helper
-
-    nodes: list[onnx.NodeProto] = []
-    constants = [
-        helper.make_tensor("six", TensorProto.FLOAT, [], [6.0]),
-        helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
-    ]
-
-    def add(operation: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        nodes.append(helper.make_node(operation, inputs, [output], **attributes))
-        return output
-
-    flow, size = "pixels", lite.crop
+    network = Int8Writer(json.loads(_ranges())) if lite.int8 else NetworkWriter()
+    flow, size = network.begin(), lite.crop
     for block in blocks(lite):
         before = flow
         for part in block.convolutions:
-            names = [f"{part.weight}.weight", f"{part.weight}.bias"]
-            for name, values in zip(names, folded(tensors, part), strict=True):
-                constants.append(helper.make_tensor(name, TensorProto.FLOAT, values.shape, values.tobytes(), raw=True))
             first, last = same_padding(size, part.shape[-1], part.stride)
-            window = {"strides": [part.stride] * 2, "pads": [first, first, last, last], "kernel_shape": part.shape[2:]}
-            flow = add("Conv", [flow, *names], part.weight, group=part.groups, **window)
+            flow = network.convolve(
+                flow,
+                part.weight,
+                *folded(tensors, part),
+                relu6=part.relu6,
+                group=part.groups,
+                strides=[part.stride] * 2,
+                pads=[first, first, last, last],
+                kernel_shape=part.shape[2:],
+            )
             size = -(-size // part.stride)
-            if part.relu6:
-                flow = add("Clip", [flow, "zero", "six"], f"{flow}.relu6")
         if block.skip:
-            flow = add("Add", [flow, before], f"{flow}.sum")
-    add("Flatten", [add("GlobalAveragePool", [flow], "pooled")], "features")
-    pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["n", 3, lite.crop, lite.crop])
-    features = helper.make_tensor_value_info("features", TensorProto.FLOAT, ["n", N_FEATURES])
-    graph = helper.make_graph(nodes, lite.name, [pixels], [features], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-    return bytes(model.SerializeToString())
+            flow = network.add(flow, before)
+    return network.end(lite.name, flow, lite.crop, N_FEATURES)
 
 
 def folded(tensors: dict[str, Floats], part: Convolution) -> tuple[Floats, Floats]:
@@ -248,6 +234,11 @@ def folded(tensors: dict[str, Floats], part: Convolution) -> tuple[Floats, Float
     )
     factor = gain / np.sqrt(variance + EPSILON)
     return (kernel * factor[:, None, None, None]).astype(np.float32), (shift - mean * factor).astype(np.float32)
+
+
+def _ranges() -> bytes:
+    """Read the ranges of Lite0's values on photos, from ``scripts/make_lite0_ranges.py``."""
+    return (files("p3dc") / "data" / "lite0-ranges.json").read_bytes()
 
 
 def _weight(tensors: dict[str, Floats], name: str, shape: tuple[int, ...]) -> Floats:

@@ -30,9 +30,10 @@ def load_backbone(
     Parameters
     ----------
     name_or_path : str or path, default="efficientnet-lite0"
-        That name, "efficientnet-lite1" or "efficientnet-lite2"; ``hf:OWNER/NAME`` or ``hf:OWNER/NAME@REVISION`` on
-        the Hugging Face Hub; a folder in the layout of its ONNX exports; or an ``.onnx`` file. After the Hub's address
-        or the folder, ``#fp16`` names a variant and ``#mean`` a pooling, and ``#fp16,mean`` both.
+        That name, "efficientnet-lite0-int8", "efficientnet-lite1" or "efficientnet-lite2"; ``hf:OWNER/NAME`` or
+        ``hf:OWNER/NAME@REVISION`` on the Hugging Face Hub; a folder in the layout of its ONNX exports; or an ``.onnx``
+        file. After the Hub's address or the folder, ``#fp16`` names a variant and ``#mean`` a pooling, and
+        ``#fp16,mean`` both.
     preprocessing : Preprocessing, optional
         By default the network's own. For a file it is read from the ``.toml`` file of the same name next to it.
     threads : int, optional

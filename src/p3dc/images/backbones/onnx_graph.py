@@ -1,25 +1,20 @@
-"""What is read from an ONNX graph itself, with the onnx package: its external files, and its last layer."""
+"""What is read from an ONNX graph itself: its external files, and its last layer."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
-from p3dc.images.backbones.backbone import first_line
-
-if TYPE_CHECKING:
-    import onnx
+from p3dc.images.backbones.onnx_messages import FLOAT, FLOAT16, Model, external_facts, integer_attribute, read_array
 
 
 def external_files(content: bytes) -> list[str]:
     """List the files that hold weights of a graph, by their paths from its own file."""
     if b"location" not in content:  # the key of every such path
         return []
-    model = _parse(content)
-    entries = (entry for tensor in model.graph.initializer for entry in tensor.external_data)
-    return sorted({entry.value for entry in entries if entry.key == "location"})
+    facts = map(external_facts, Model.parse(content).constants.values())
+    return sorted({each["location"] for each in facts if "location" in each})
 
 
 def cut_head(content: bytes, output: str, external: dict[str, bytes]) -> tuple[bytes, Floats] | None:
@@ -39,55 +34,19 @@ def cut_head(content: bytes, output: str, external: dict[str, bytes]) -> tuple[b
     The graph whose output is what the last layer took, and the weights of that layer, (n_classes, n_features); None
     where the output does not come from a product with constant weights.
     """
-    from onnx import TensorProto, helper
-
-    model = _parse(content)
-    graph = model.graph
-    makers = {name: node for node in graph.node for name in node.output}
-    constants = {tensor.name: tensor for tensor in graph.initializer}
-    constants |= {
-        node.output[0]: node.attribute[0].t
-        for node in graph.node
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value"
-    }
-    last = makers.get(output)
-    if last is not None and last.op_type == "Add":  # the bias, after a plain product
-        inputs = [name for name in last.input if name not in constants]
-        last = makers.get(inputs[0]) if len(inputs) == 1 else None
-    if last is None or last.op_type not in ("Gemm", "MatMul") or last.input[1] not in constants:
+    model = Model.parse(content)
+    last = model.makers.get(output)
+    if last is not None and last.operation == "Add":  # the bias, after a plain product
+        inputs = [name for name in last.inputs if name not in model.constants]
+        last = model.makers.get(inputs[0]) if len(inputs) == 1 else None
+    if last is None or last.operation not in ("Gemm", "MatMul") or last.inputs[1] not in model.constants:
         return None
-    weights = _array(constants[last.input[1]], external)
-    if weights.ndim != 2:
+    weights = read_array(model.constants[last.inputs[1]], external)
+    if weights is None or weights.ndim != 2 or integer_attribute(last, "transA"):
         return None
-    flags = {attribute.name: attribute.i for attribute in last.attribute if attribute.name in ("transA", "transB")}
-    if flags.get("transA"):
-        return None
-    rows = weights if flags.get("transB") else weights.T
-    kind = TensorProto.FLOAT16 if weights.dtype == np.float16 else TensorProto.FLOAT
-    del graph.output[:]  # ONNX Runtime leaves out what no output needs
-    graph.output.append(helper.make_tensor_value_info(last.input[0], kind, None))
-    return bytes(model.SerializeToString()), np.ascontiguousarray(rows, dtype=np.float32)
-
-
-def _array(tensor: "onnx.TensorProto", external: dict[str, bytes]) -> Floats:
-    from onnx import TensorProto, numpy_helper
-
-    if tensor.external_data:
-        facts = {entry.key: entry.value for entry in tensor.external_data}
-        data, start = external[facts["location"]], int(facts.get("offset", 0))
-        whole = TensorProto(data_type=tensor.data_type, dims=tensor.dims)
-        whole.raw_data = data[start : start + int(facts.get("length", len(data) - start))]
-        tensor = whole
-    return np.asarray(numpy_helper.to_array(tensor))
-
-
-def _parse(content: bytes) -> "onnx.ModelProto":
-    import onnx
-
-    try:
-        return onnx.load_from_string(content)
-    except Exception as error:  # whatever the parser raises
-        raise InputError(f"it is not an ONNX model that can be read ({first_line(error)}). Export it again.") from None
+    rows = weights if integer_attribute(last, "transB") else weights.T
+    kind = FLOAT16 if weights.dtype == np.float16 else FLOAT
+    return model.ending_in(last.inputs[0], kind), np.ascontiguousarray(rows, dtype=np.float32)
 
 
 def read_external(folder: Path, names: list[str]) -> dict[str, bytes]:

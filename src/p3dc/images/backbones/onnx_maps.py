@@ -4,6 +4,7 @@ import numpy as np
 
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
+from p3dc.images.backbones.onnx_messages import Model
 
 POOLINGS = ("GlobalAveragePool", "ReduceMean")
 RESHAPES = ("Flatten", "Squeeze", "Reshape", "Identity", "Dropout")
@@ -15,24 +16,17 @@ POSITIONS = ((2, 3), (1, 2), (1,), (2,))
 
 def ending_before_pooling(content: bytes, source: str) -> bytes:
     """Return the network whose output is what the given one averages at its end."""
-    import onnx
-
-    model = onnx.load_model_from_string(content)
-    graph = model.graph
-    makers = {name: node for node in graph.node for name in node.output}
-    node = makers.get(graph.output[0].name)
-    while node is not None and node.op_type in RESHAPES:
-        node = makers.get(node.input[0])
-    if node is None or node.op_type not in POOLINGS:
-        last = "nothing" if node is None else node.op_type
+    model = Model.parse(content)
+    node = model.makers.get(model.outputs[0])
+    while node is not None and node.operation in RESHAPES:
+        node = model.makers.get(node.inputs[0])
+    if node is None or node.operation not in POOLINGS:
+        last = "nothing" if node is None else node.operation
         raise InputError(
             f"{source} ends in {last}, not in an average over positions, so it has no feature maps. "
             "Cut it after its pooling."
         )
-    maps = onnx.helper.make_tensor_value_info(node.input[0], onnx.TensorProto.FLOAT, None)
-    del graph.output[:]
-    graph.output.append(maps)
-    return bytes(model.SerializeToString())
+    return model.ending_in(node.inputs[0])
 
 
 def position_axes(maps: Floats, features: Floats, source: str) -> tuple[int, ...]:
