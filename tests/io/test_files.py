@@ -33,12 +33,22 @@ def test_a_written_file_has_the_permissions_of_any_other(tmp_path):
 
 def test_the_permissions_of_an_old_file_stay(tmp_path):
     path = tmp_path / "file.json"
-    for mode in (0o600, 0o640, 0o444, 0o755):
+    for mode in (0o600, 0o640, 0o644, 0o755):
         path.touch()
         path.chmod(mode)
         write_json(path, mode)
         assert path.stat().st_mode & 0o777 == mode
         path.unlink()
+
+
+def test_a_read_only_file_is_not_replaced(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text("old")
+    path.chmod(0o444)
+    with pytest.raises(InputError, match="it is read-only. Make it writable, or give another name"):
+        write_json(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_mask_of_the_process_is_left_alone(tmp_path, monkeypatch):
