@@ -30,9 +30,9 @@ def main() -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # α and β on a terminal that shows only ASCII
-    with handling_signals() as clean_up_from_now_on:
+    with handling_signals() as begin:
         _load(sys.argv[1:])
-        clean_up_from_now_on()
+        begin()
         sys.exit(_run())
 
 

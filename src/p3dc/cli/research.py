@@ -134,6 +134,7 @@ def evaluate(
     methods = [*method, "auto"] if auto else method
     if scale is not None and "auto" in methods:
         raise InputError(f"--scale is {scale:g}, but --auto chooses a scale for each task. Leave out one of them.")
+    fixed = 1.0 if scale is None else scale
     plan = EvaluationPlan(
         n_way=way,
         n_query=query,
@@ -148,12 +149,7 @@ def evaluate(
         methods=methods,
         attentions=attention,  # type: ignore[arg-type]
         point=point,
-        settings={
-            "n_nearest": nearest,
-            "power": power,
-            "scale": 1.0 if scale is None else scale,
-            "extrapolate": extrapolate,
-        },
+        settings={"n_nearest": nearest, "power": power, "scale": fixed, "extrapolate": extrapolate},
     )
     also = also_read(method)
     known, tested = _load_base(base, [name for name in also if name != "maps"]), FeatureSet.load(novel, also=also)

@@ -2,48 +2,61 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
-Handler = Callable[[int, FrameType | None], NoReturn]
+from p3dc.io.atomic import remove_temporaries
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SHOW_CURSOR = b"\x1b[?25h"
 
 
 @contextmanager
 def handling_signals() -> Iterator[Callable[[], None]]:
-    """Leave at once when a signal comes; from the call of what this yields, leave by way of the cleaning up.
+    """Leave when a signal comes; from the call of what this yields on, an interrupt raises KeyboardInterrupt.
 
-    A library that is interrupted while it is imported may fail in any way, and nothing is there to clean up. A signal
-    that is ignored, as nohup does, stays ignored.
+    The others never raise: an exception that comes out of nowhere may be lost in a library, or turned into another. For
+    the same reason an interrupt does not while modules are imported, and what follows one is never a traceback. A
+    signal that is ignored, as nohup does, stays ignored.
     """
     if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
         yield lambda: None
         return
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    mine = [number for number in SIGNALS if before[number] is not signal.SIG_IGN]
+    interrupted = threading.Event()
 
-    def handle(handler: Handler) -> None:
-        for number in mine:
-            signal.signal(number, handler)
+    def interrupt(_: int, __: FrameType | None) -> NoReturn:
+        interrupted.set()
+        sys.unraisablehook = lambda _: None
+        raise KeyboardInterrupt
 
-    def clean_up(number: int, _: FrameType | None) -> NoReturn:
-        for other in mine:  # a closed terminal sends more than one
-            signal.signal(other, signal.SIG_IGN)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise SystemExit(128 + number)
+    def begin() -> None:
+        if before[signal.SIGINT] is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, interrupt)
 
-    handle(_leave)
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _leave)
     try:
-        yield lambda: handle(clean_up)
+        yield begin
+    except Exception:
+        if interrupted.is_set():
+            raise SystemExit(128 + signal.SIGINT) from None
+        raise
     finally:
-        for number in mine:
-            signal.signal(number, before[number])
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _leave(number: int, _: FrameType | None) -> NoReturn:
+    """End the process at once, as the signal would have, but without leaving anything behind."""
+    remove_temporaries()
+    with suppress(Exception):
+        sys.stdout.flush()
+        if sys.stderr.isatty():  # a progress bar hides it
+            os.write(sys.stderr.fileno(), SHOW_CURSOR)
     os._exit(128 + number)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("alpha", "beta", "scale", "n_nearest", "accuracy", "interval")
 SHOWN = 10
-MOST_POINTS = 1_000_000
 """How many of the best points a notebook shows."""
+MOST_POINTS = 1_000_000
 
 
 class GridPoint(NamedTuple):

@@ -37,6 +37,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     sweep(target.parent)
     temporary = target.with_name(f"{_prefix()}{os.getpid()}-{secrets.token_hex(8)}.partial")
     handle = -1
+    _being_written.add(temporary)
     try:
         handle = _create_locked(temporary)
         mode = os.fstat(handle).st_mode
@@ -52,8 +53,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+        _being_written.discard(temporary)
         if handle >= 0:
             os.close(handle)
+
+
+_being_written: set[Path] = set()
+
+
+def remove_temporaries() -> None:
+    """Remove the temporary files of this process, which is about to end; not those of its parent."""
+    for path in tuple(_being_written):
+        if path.name.startswith(f"{_prefix()}{os.getpid()}-"):
+            path.unlink(missing_ok=True)
 
 
 def sweep(folder: Path) -> None:
