@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,17 @@ WRITTEN = {
     "label": ["p.csv", "p.safetensors", "p.json"],
     "evaluate": ["evaluate.json"],
 }
+IMPORTED = (
+    "matplotlib.figure",
+    "onnxruntime",
+    "p3dc.cli.photos",
+    "p3dc.cli.priors",
+    "p3dc.cli.research",
+    "p3dc.images.backbones.onnx_network",
+    "p3dc.images.extraction",
+    "pyarrow.parquet",
+    "scipy.linalg",
+)
 CLEAN = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130}
 
 
@@ -107,9 +119,16 @@ def kill(arguments, number, rng, longest):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def campaign(name, n_kills, seed):
-    """Kill a command many times; print what was found as JSON."""
+def campaign(n_kills, seed):
+    """Kill each command many times; print what was found as JSON."""
+    for module in IMPORTED:
+        import_module(module)
+    found = {name: kill_often(name, n_kills, seed) for name in COMMANDS}
+    print(json.dumps(found))  # noqa: T201
 
+
+def kill_often(name, n_kills, seed):
+    """Kill a command many times; return what is wrong afterwards, and each status."""
     rng, arguments, names = random.Random(seed), COMMANDS[name], WRITTEN[name]
     old = contents(names) if name != "extract" else {}
     begun = time.monotonic()
@@ -139,7 +158,7 @@ def campaign(name, n_kills, seed):
         problems.append("the last run gives other files")
     if partials():
         problems.append(f"{partials()} left by the last run")
-    print(json.dumps({"problems": problems, "statuses": statuses}))  # noqa: T201
+    return {"problems": problems, "statuses": statuses}
 
 
 @pytest.fixture(scope="module")
@@ -163,27 +182,26 @@ def inputs(tmp_path_factory, network):
     return folder
 
 
-def run(inputs, folder, name, n_kills, seed):
+def run(inputs, folder, n_kills, seed):
     shutil.copytree(inputs, folder)
-    program = f"from tests.hostile.test_kills import campaign; campaign({name!r}, {n_kills}, {seed})"
+    program = f"from tests.hostile.test_kills import campaign; campaign({n_kills}, {seed})"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, timeout=3600
     )
     assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
     found = json.loads(done.stdout)
-    assert not found["problems"], found["problems"]
-    assert len(set(found["statuses"])) > 2, "the signals all came too late"
+    assert not {name: one["problems"] for name, one in found.items() if one["problems"]}
+    for name, one in found.items():
+        assert set(one["statuses"]) - {0}, f"all signals to {name} came too late"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_killed_command_leaves_old_files_or_new_ones(inputs, tmp_path, name):
-    run(inputs, tmp_path / "work", name, n_kills=10, seed=1)
+def test_killed_commands_leave_old_files_or_new_ones(inputs, tmp_path):
+    run(inputs, tmp_path / "work", n_kills=8, seed=1)
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_killed_many_times_leaves_old_files_or_new_ones(inputs, tmp_path, name, seed):
-    run(inputs, tmp_path / "work", name, n_kills=250, seed=100 + seed)
+@pytest.mark.parametrize("seed", range(10))
+def test_commands_killed_many_times_leave_old_files_or_new_ones(inputs, tmp_path, seed):
+    run(inputs, tmp_path / "work", n_kills=100, seed=100 + seed)

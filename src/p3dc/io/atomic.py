@@ -11,7 +11,6 @@ import math
 import os
 import re
 import secrets
-import socket
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -89,7 +88,7 @@ def sweep(folder: Path) -> None:
 
 def _prefix() -> str:
     """Return how the temporary files of this machine begin."""
-    return f".p3dc-{re.sub('[^A-Za-z0-9.]', '_', socket.gethostname())[:64]}-"
+    return f".p3dc-{re.sub('[^A-Za-z0-9.]', '_', os.uname().nodename)[:64]}-"
 
 
 def _create_locked(path: Path) -> int:
