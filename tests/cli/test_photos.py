@@ -647,11 +647,11 @@ def test_two_names_with_the_same_readable_form_are_two_photos(p3dc, photos, netw
 
 
 def test_skipped_files_are_counted(p3dc, photos, network, tmp_path):
-    for name in ("1.HEIC", "2.heic", "notes"):
+    for name in ("1.RAW", "2.raw", "notes"):
         (photos / "teal" / name).touch()
     status, _, errors = p3dc("fit", photos, "--out", tmp_path / "m.safetensors", "--backbone", network)
     assert status == 0
-    assert errors == "p3dc: 3 files that do not end like an image are skipped: .heic 2, no ending 1\n"
+    assert errors == "p3dc: 3 files that do not end like an image are skipped: .raw 2, no ending 1\n"
 
 
 def test_where_nothing_can_be_read_nothing_is_done(p3dc, fitted, network, tmp_path):
