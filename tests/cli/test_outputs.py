@@ -62,6 +62,7 @@ CASES = [
     "priors parts --out new.safetensors --json parts/part-000000.parquet",
     "backbone show network --json network/config.json",
     "backbone show tiny.onnx --json tiny.onnx",
+    "backbone show tiny.onnx --json tiny.onnx.data",
     "backbone priors tiny.onnx priors.safetensors --out priors.safetensors",
     "backbone export timm:resnet18 --out net --json net",
 ]
@@ -84,6 +85,7 @@ def prepared(tmp_path_factory, network, priors):
     make_features(1, 8, 30).save(folder / "parts" / "part-000000.parquet")
     shutil.copy(folder / "parts" / "part-000000.parquet", folder / "new.features")
     (folder / "network" / "config.json").write_text("{}")
+    (folder / "tiny.onnx.data").write_bytes(b"weights")
     (folder / "list.csv").write_text("path,label\nphotos/teal/0.png,teal\nphotos/rust/0.png,rust\n")
     (folder / "link-to-base").symlink_to("base.npz")
     os.link(folder / "base.npz", folder / "hard-base.npz")

@@ -75,14 +75,14 @@ WRONG = {
     "evaluate": {
         "--base": NO_FEATURES, "--novel": NO_FEATURES, "--validation": NO_FEATURES, "--way": [*COUNT, "1", "99"],
         "--shot": [*COUNT, "99"], "--query": [*COUNT, "99"], "--tasks": COUNT, "--seed": [*NUMBER, "-1"],
-        "--alpha": [*NUMBER, "0.5"], "--beta": [*NUMBER, "0.5"], "--nearest": [*COUNT, "99"], "--power": [*NUMBER, "nan"],
+        "--alpha": [*NUMBER, "0.5"], "--beta": [*NUMBER, "0.5"], "--nearest": COUNT, "--power": [*NUMBER, "nan"],
         "--scale": [*SHARE[:-3], "-1", "nan"], "--attention": ["x", ""], "--method": ["x", "", "NN"], "--json": NO_OUTPUT,
         "--unknown": [*NUMBER, "-1", "9999"], "--pile": [*NUMBER, "-1", "9999"], "--engine": ["x", ""], "--address": ["x"],
         "--device": ["x", "gpu:7"], "--memory": ["x", "2 monkeys", "-1GB", "0"],
     },
     "search": {
         "--base": NO_FEATURES, "--validation": NO_FEATURES, "--step": [*NUMBER, "0", "-1", "nan", "0.0001", "1e-300", "2"],
-        "--margin": [*NUMBER, "-1", "nan", "inf", "1e9", "1e308"], "--nearest": [*COUNT, "99"], "--scale": [*NUMBER, "-1", "nan"],
+        "--margin": [*NUMBER, "-1", "nan", "inf", "1e9", "1e308"], "--nearest": COUNT, "--scale": [*NUMBER, "-1", "nan"],
         "--attention": ["x"], "--figure": NO_FIGURE, "--json": NO_OUTPUT, "--tasks": COUNT, "--way": [*COUNT, "99"],
     },
     "reproduce": {"--out": ["base.npz", "data", ".", "/dev/null"], "--tasks": NUMBER, "--methods": ["x"], "--protocol": ["x"], "--as": ["x"]},
@@ -114,7 +114,7 @@ ARGUMENTS = {
     "predict": {1: NO_MODEL, 2: NO_PHOTOS},
     "label": {1: NO_PHOTOS, 2: NO_PHOTOS},
     "explain": {1: NO_MODEL, 2: ["missing", "photos", "garbage.zip", "/dev/null", "x" * 300]},
-    "priors": {1: NO_FEATURES},
+    "priors": {1: [name for name in NO_FEATURES if name != "list.csv"]},
     "show": {2: NO_NETWORK},
 }
 """What is wrong at a place of the right line."""

@@ -136,7 +136,8 @@ def _files_read(place: Path, *, photos: bool) -> Iterator[Path]:
 
         yield from (image.path for image in list_csv(place) if isinstance(image.path, Path))
     elif place.suffix == ".onnx":
-        yield place.with_suffix(".toml")  # its preprocessing
+        yield place.with_suffix(".toml")  # its preprocessing, and below its weights
+        yield from (path for path in place.parent.iterdir() if path.name.startswith(place.name))
 
 
 def _holds_images(path: Path) -> bool:
