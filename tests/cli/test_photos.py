@@ -593,7 +593,7 @@ def test_nothing_that_is_read_is_overwritten(p3dc, fitted, photos, network, tmp_
         status, _, errors = p3dc(*command, "--backbone", network)
         assert status == 2, command
         assert is_one_sentence(errors)
-        assert "as well. Give another name." in errors
+        assert "is to be written" in errors
         assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 

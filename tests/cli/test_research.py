@@ -166,7 +166,9 @@ def test_an_interrupted_reproduction_says_how_to_go_on(p3dc, files, tmp_path, mo
 
 
 def test_reproduce_refuses_what_it_does_not_know(p3dc, tmp_path):
-    assert "there is no method 'magic'" in p3dc("reproduce", tmp_path, "--out", tmp_path, "--methods", "magic")[2]
+    assert (
+        "there is no method 'magic'" in p3dc("reproduce", tmp_path, "--out", tmp_path / "out", "--methods", "magic")[2]
+    )
     assert "has no base features" in p3dc("reproduce", tmp_path, "--out", tmp_path / "out")[2]
 
 

@@ -23,6 +23,7 @@ from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.extraction import extract
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.images.sources import ImageFile, list_folder
+from p3dc.io import atomic
 
 
 class Colours(Backbone):
@@ -254,7 +255,7 @@ def test_a_damaged_part_is_refused(photos, tmp_path, damage):
 
 def test_half_written_parts_of_a_killed_run_are_removed(photos, tmp_path):
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / ".0123456789abcdef.partial").write_bytes(b"half")
+    (tmp_path / "out" / f"{atomic._prefix()}1-0123456789abcdef.partial").write_bytes(b"half")
     extract(list_folder(photos), Colours(), tmp_path / "out")
     assert not list((tmp_path / "out").glob(".*.partial"))
 

@@ -1,3 +1,4 @@
+import fcntl
 import json
 import os
 import signal
@@ -6,13 +7,14 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from p3dc import Priors
 from p3dc.errors import InputError
-from p3dc.io.atomic import check_folder, replacing, write_json
+from p3dc.io.atomic import check_folder, remove_temporaries, replacing, write_json
 from p3dc.io.safetensors import read_arrays, write_arrays
 
 
@@ -33,12 +35,22 @@ def test_a_written_file_has_the_permissions_of_any_other(tmp_path):
 
 def test_the_permissions_of_an_old_file_stay(tmp_path):
     path = tmp_path / "file.json"
-    for mode in (0o600, 0o640, 0o444, 0o755):
+    for mode in (0o600, 0o640, 0o644, 0o755):
         path.touch()
         path.chmod(mode)
         write_json(path, mode)
         assert path.stat().st_mode & 0o777 == mode
         path.unlink()
+
+
+def test_a_read_only_file_is_not_replaced(tmp_path):
+    path = tmp_path / "file.json"
+    path.write_text("old")
+    path.chmod(0o444)
+    with pytest.raises(InputError, match="it is read-only. Make it writable, or give another name"):
+        write_json(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_mask_of_the_process_is_left_alone(tmp_path, monkeypatch):
@@ -161,3 +173,86 @@ def test_a_killed_process_leaves_the_old_file_or_the_new_one(tmp_path, attempt):
     found = Priors.load(path).prototypes
     assert found.min() == found.max()
     assert found[0, 0] in (1.0, 2.0)
+
+
+WRITE = """
+import sys, time
+from p3dc.io.atomic import replacing
+with replacing(sys.argv[1]) as temporary:
+    temporary.write_text("half")
+    print(temporary.name, flush=True)
+    time.sleep(60)
+"""
+
+
+def start_writing(path):
+    process = subprocess.Popen([sys.executable, "-c", WRITE, str(path)], stdout=subprocess.PIPE, text=True)
+    return process, process.stdout.readline().strip()
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_live_one_writes_is_not(tmp_path):
+    dead, left = start_writing(tmp_path / "a.json")
+    live, kept = start_writing(tmp_path / "b.json")
+    foreign = [".p3dc-another.host-1-0123.partial", ".0123.partial", "notes.partial"]
+    for name in foreign:
+        (tmp_path / name).touch()
+    with dead, live:
+        dead.kill()
+        dead.wait()
+        assert {left, kept} <= {path.name for path in tmp_path.iterdir()}
+        write_json(tmp_path / "c.json", 1)
+        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([kept, *foreign, "c.json"])
+        live.kill()
+    write_json(tmp_path / "c.json", 2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*foreign, "c.json"])
+
+
+def test_threads_that_write_to_one_folder_do_not_sweep_each_other(tmp_path):
+    def write(number):
+        for turn in range(20):
+            write_json(tmp_path / f"{number}.json", [number, turn])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{number}.json" for number in range(8)]
+    assert all(json.loads((tmp_path / f"{number}.json").read_text()) == [number, 19] for number in range(8))
+
+
+def test_a_file_swept_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
+    real, lost = fcntl.flock, []
+
+    def lock(handle, how):
+        if not lost:
+            lost.extend(tmp_path.glob(".p3dc-*"))
+            lost[0].unlink()
+        real(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    write_json(tmp_path / "file.json", 1)
+    assert len(lost) == 1
+    assert json.loads((tmp_path / "file.json").read_text()) == 1
+
+
+def test_a_child_process_leaves_the_temporary_files_of_its_parent(tmp_path):
+    with replacing(tmp_path / "file") as temporary:
+        temporary.write_text("new")
+        pid = os.fork()
+        if not pid:
+            remove_temporaries()
+            os._exit(0)
+        os.waitpid(pid, 0)
+    assert (tmp_path / "file").read_text() == "new"
+
+
+def test_the_same_arrays_and_facts_give_the_same_bytes(tmp_path):
+    """The header is sorted in place, so its length must not change, whatever is in it."""
+    facts = {"text": 'é\n\x1f\x7f\u2028\\"/😀', "number": 1e-300}
+    made = set()
+    for number in range(12):
+        path = tmp_path / f"{number}"
+        write_arrays(path, "x", 1, {"a": np.arange(3.0), "ä": np.ones(2, np.float32)}, facts)
+        made.add(path.read_bytes())
+        arrays, found = read_arrays(path, "x", 1, required=["a", "ä"], facts=["text", "number"])
+        assert found == facts
+        assert arrays["a"].tolist() == [0, 1, 2]
+    assert len(made) == 1

@@ -1,7 +1,7 @@
 """The command ``p3dc``: arguments, progress bars, tables.
 
 Only the module of the command that is called is imported, so that the first label does not wait for the imports of
-other commands.
+other commands. Nothing is imported here that takes long, so that an interrupt finds :func:`main` at work.
 """
 
 import io
@@ -11,10 +11,7 @@ import warnings
 from importlib import import_module
 from pathlib import Path
 
-import typer
-
-from p3dc.cli.shared import app
-from p3dc.errors import InputError
+from p3dc.cli.signals import handling_signals
 
 COMMANDS = {
     "research": ("demo", "evaluate", "search", "reproduce"),
@@ -33,31 +30,43 @@ def main() -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # α and β on a terminal that shows only ASCII
-    warnings.showwarning = lambda message, *_: typer.echo(f"p3dc: {message}", err=True)
-    try:
+    with handling_signals() as begin:
         _load(sys.argv[1:])
-        sys.exit(app(standalone_mode=False) or 0)
+        begin()
+        sys.exit(_run())
+
+
+def _run() -> int:
+    """Run the command and return its status."""
+    import typer
+
+    from p3dc.cli.shared import app, tell
+    from p3dc.errors import InputError
+
+    warnings.showwarning = lambda message, *_: tell(str(message))
+    try:
+        return app(standalone_mode=False) or 0
     except (typer.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        return 130
     except BrokenPipeError:
         sys.stdout = None  # its reader has gone
-        sys.exit(1)
+        return 1
     except typer.TyperException as error:
-        sentence = error.format_message()
+        sentence = " ".join(error.format_message().split())
     except InputError as error:
         sentence = str(error)
+    except MemoryError:
+        sentence = "the memory does not suffice. Give fewer or smaller files, or close other programs."
     except OSError as error:
         sentence = f"{error.filename}: {error.strerror}." if error.filename else str(error)
     if sentence:
-        typer.echo(f"p3dc: {sentence}", err=True)
-    sys.exit(2)
+        tell(sentence)
+    return 2
 
 
 def _load(arguments: list[str]) -> None:
     """Import the module of the command that is called; without a command, all of them."""
     called = arguments[0] if arguments else ""
-    if called == "--version":
-        return
     wanted = [module for module, names in COMMANDS.items() if called in names]
-    for module in wanted or COMMANDS:
+    for module in ["shared"] if called == "--version" else wanted or COMMANDS:
         import_module(f"p3dc.cli.{module}")

@@ -5,27 +5,28 @@ from typing import Annotated
 
 import typer
 
-from p3dc.cli.shared import JsonFile, app, check_outputs, screen
+from p3dc.cli.outputs import Use, command
+from p3dc.cli.shared import JsonFile, app, screen
 from p3dc.errors import InputError
-from p3dc.io.atomic import write_json
+from p3dc.io.atomic import check_folder, write_json
 
 backbone = typer.Typer(help="Export networks, show them, and take base classes from them.", no_args_is_help=True)
 app.add_typer(backbone, name="backbone")
 
-Network = Annotated[str, typer.Argument(help="What --backbone takes.")]
+Network = Annotated[str, typer.Argument(help="What --backbone takes."), Use.READS]
 
 
-@backbone.command()
+@command(backbone)
 def export(
     network: Annotated[str, typer.Argument(help="timm:NAME, with the name of a network of timm.")],
-    out: Annotated[Path, typer.Option(help="The folder to make, which --backbone then takes.")],
+    out: Annotated[Path, typer.Option(help="The folder to make, which --backbone then takes."), Use.WRITES_FOLDER],
     pretrained: Annotated[bool, typer.Option(help="Fetch trained weights, or make random ones.")] = True,
     head: Annotated[bool, typer.Option(help="Keep the last layer, for base classes.")] = True,
     seed: Annotated[int, typer.Option(help="For the random images that it is checked with.")] = 0,
     json: JsonFile = None,
 ) -> None:
     """Export a network of timm to ONNX with its preprocessing, and check it against torch."""
-    check_outputs(json=json, out=out)
+    check_folder(out)
     try:
         from p3dc.images.backbones.timm_export import export_timm
     except ModuleNotFoundError as error:
@@ -38,12 +39,11 @@ def export(
     screen().print(f"{network} exported to {out}: cosine to torch {cosine:.6f} at least")
 
 
-@backbone.command()
+@command(backbone)
 def show(network: Network, json: JsonFile = None) -> None:
     """Show what a network gives, how it preprocesses photos, and its digest."""
     from p3dc.images.backbones.loading import load_backbone
 
-    check_outputs(json=json)
     found = load_backbone(network)
     head = found.head()
     facts = {
@@ -59,18 +59,17 @@ def show(network: Network, json: JsonFile = None) -> None:
         screen().print(f"{name}: {value}")
 
 
-@backbone.command()
+@command(backbone)
 def priors(
     network: Network,
     photos: Annotated[Path, typer.Argument(help="Priors of photos, made with this network; see p3dc priors.")],
-    out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
+    out: Annotated[Path, typer.Option(help="The .safetensors file to write."), Use.WRITES_FILE],
 ) -> None:
     """Take base classes from a network's last layer, with the geometry of priors that photos gave."""
     from p3dc.images.backbone_priors import backbone_priors
     from p3dc.images.backbones.loading import load_backbone
     from p3dc.priors.prototypes import Priors
 
-    check_outputs(out=out, inputs=[photos])
     found = backbone_priors(load_backbone(network), Priors.load(photos))
     if found is None:
         raise InputError(f"{network} has no last layer to take classes from. Use the priors of the photos themselves.")

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from p3dc.cli.shared import printable
 from p3dc.io.atomic import replacing
 
 
@@ -36,5 +37,6 @@ def csv_output(path: Path | None, *, echo: bool = True) -> Iterator[Callable[[Se
 
 
 def _write_row(file: IO[str], cells: Sequence[str]) -> None:
-    csv.writer(file, lineterminator="\n").writerow(cells)
+    shown = [printable(cell) for cell in cells] if file.isatty() else cells
+    csv.writer(file, lineterminator="\n").writerow(shown)
     file.flush()

@@ -13,6 +13,8 @@ import typer
 
 from p3dc._arrays import Progress
 from p3dc.cli.csv_output import csv_output
+from p3dc.cli.outputs import Use, command
+from p3dc.cli.review import describe_pile, facts_of, print_review, report_failures
 from p3dc.cli.shared import (
     Address,
     BackboneOption,
@@ -22,9 +24,9 @@ from p3dc.cli.shared import (
     PriorsOption,
     RejectOption,
     app,
-    check_outputs,
     engine_of,
     screen,
+    tell,
 )
 from p3dc.errors import InputError
 from p3dc.evaluation.progress import bar, changing_bar
@@ -37,25 +39,38 @@ from p3dc.images.model_file import backbone_of, read_model
 from p3dc.images.prediction_rows import COLUMNS, row
 from p3dc.images.shards import LISTERS
 from p3dc.images.sources import ImageFile, list_images, readable
-from p3dc.io.atomic import write_json
+from p3dc.io.atomic import check_folder, write_json
 from p3dc.io.store import Location, location
 from p3dc.priors.prototypes import Priors
 
 if TYPE_CHECKING:
     from p3dc.images.extraction import Extraction
 
-MAX_DUPLICATES = 20
-"""How many pairs of duplicates are printed."""
-
 ModelFile = Annotated[Path, typer.Argument(help="A model that fit wrote.")]
 ViewsOption = Annotated[int, typer.Option(help="Views of each photo to average, from 1 to 7; N take N times as long.")]
-ModelBackbone = Annotated[str | None, typer.Option(help="The folder or .onnx file that the model was made with.")]
+ModelBackbone = Annotated[
+    str | None, typer.Option(help="The folder or .onnx file that the model was made with."), Use.READS
+]
+CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file."), Use.WRITES_FILE]
+SupportFolder = Annotated[
+    Path,
+    typer.Argument(help="A folder of photos for each class, or a CSV of path and label."),
+    Use.READS_PHOTOS,
+]
 
 
-@app.command()
+@command(app)
 def extract(
-    images: Annotated[Path, typer.Argument(help="A folder, a CSV of path and label, or shards; here or in a store.")],
-    out: Annotated[Path, typer.Option(help="Folder or address for the features; an interrupted run is continued.")],
+    images: Annotated[
+        Path,
+        typer.Argument(help="A folder, a CSV of path and label, or shards; here or in a store."),
+        Use.READS_PHOTOS,
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder or address for the features; an interrupted run is continued."),
+        Use.WRITES_FOLDER,
+    ],
     backbone: BackboneOption = DEFAULT,
     views: ViewsOption = 1,
     maps: Annotated[bool, typer.Option("--maps", help="Write feature maps from before the pooling, too.")] = False,
@@ -67,7 +82,6 @@ def extract(
     json: JsonFile = None,
 ) -> None:
     """Extract features of images, as Parquet parts."""
-    check_outputs(json=json, inputs=[images])
     folder = location(out)
     skipped: Counter[str] = Counter()
     files: Iterable[ImageFile] = reporting_skipped(list_images(images, skipped), skipped)
@@ -86,10 +100,10 @@ def extract(
         raise InputError("none of the images could be read. Look at the reasons above.")
 
 
-@app.command()
+@command(app)
 def fit(
-    support: Annotated[Path, typer.Argument(help="A folder of photos for each class, or a CSV of path and label.")],
-    out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
+    support: SupportFolder,
+    out: Annotated[Path, typer.Option(help="The .safetensors file to write."), Use.WRITES_FILE],
     priors: PriorsOption = "backbone",
     backbone: BackboneOption = DEFAULT,
     device: DeviceOption = None,
@@ -98,11 +112,11 @@ def fit(
     unlabelled: Annotated[
         list[Path] | None,
         typer.Option(help="Photos without labels, or a folder of them, to refine the classes with.", readable=False),
+        Use.READS_PHOTOS,
     ] = None,
     json: JsonFile = None,
 ) -> None:
     """Learn classes from a few photos of each."""
-    check_outputs(json=json, out=out, inputs=[support, *(unlabelled or ())])
     _check_model(out)
     others = _list_photos(unlabelled or ())
     with changing_bar() as begin:
@@ -118,19 +132,21 @@ def fit(
                 )
     classifier.save(out)
     if json is not None:
-        write_json(json, _facts(classifier))
-    _print_review(classifier, out)
+        write_json(json, facts_of(classifier))
+    print_review(classifier, out)
 
 
-@app.command()
+@command(app)
 def add(
     model: ModelFile,
-    support: Annotated[Path, typer.Argument(help="More photos: a folder for each class, known or new.")],
+    support: Annotated[
+        Path, typer.Argument(help="More photos: a folder for each class, known or new."), Use.READS_PHOTOS
+    ],
     backbone: ModelBackbone = None,
     json: JsonFile = None,
 ) -> None:
     """Add photos of known or new classes to a model."""
-    check_outputs(json=json, inputs=[model, support])
+    check_folder(model)  # it is replaced
     n_files = len(_list_labelled(support))
     with _locked(model), bar("photos") as progress:
         before = ImageClassifier.load(model, backbone)
@@ -138,21 +154,23 @@ def add(
         if len(after.failures) < n_files:
             after.save(model)
     if json is not None:
-        write_json(json, _facts(after))
+        write_json(json, facts_of(after))
     n_known = n_files - len(after.failures) - (len(after.examples) - len(before.examples))
     if n_known:
         verb = "photo was" if n_known == 1 else "photos were"
         screen().print(f"{n_known} {verb} there already and left out")
-    _print_review(after, model)
+    print_review(after, model)
     if len(after.failures) == n_files:
         raise InputError("none of the photos could be read, so nothing was added. Look at the reasons above.")
 
 
-@app.command()
+@command(app)
 def predict(
     model: ModelFile,
-    photos: Annotated[list[Path], typer.Argument(help="Photos, and folders of photos.", readable=False)],
-    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
+    photos: Annotated[
+        list[Path], typer.Argument(help="Photos, and folders of photos.", readable=False), Use.READS_PHOTOS
+    ],
+    csv_file: CsvFile = None,
     backbone: ModelBackbone = None,
     views: Annotated[
         int | None, typer.Option(help="Views of each photo; by default as many as of the examples.")
@@ -161,7 +179,6 @@ def predict(
     json: JsonFile = None,
 ) -> None:
     """Label photos; each label is printed as soon as it is known."""
-    check_outputs(json=json, csv=csv_file, inputs=[model, *photos])
     network = backbone if device is None else backbone_of(model, read_model(model)[1], backbone, device)
     classifier = ImageClassifier.load(model, network)
     files = _list_photos(photos)
@@ -175,22 +192,24 @@ def predict(
                 failures.append((found.key, found.failure))
             else:
                 counts[found.label] += 1
-    report_failures(failures)
+        report_failures(failures)
+        if json is not None:
+            failed = [{"path": key, "why": why} for key, why in failures]
+            write_json(json, {"labels": counts, "failures": failed})
+        if not counts:  # an old CSV stays
+            raise InputError(f"none of the {len(files)} photos could be read. Look at the reasons above.")
     if csv_file is not None:
         listed = ", ".join(f"{label} {count}" for label, count in sorted(counts.items()))
-        typer.echo(f"{counts.total():,} photos labelled in {csv_file}: {listed}", err=True)
-    if json is not None:
-        failed = [{"path": key, "why": why} for key, why in failures]
-        write_json(json, {"labels": counts, "failures": failed})
-    if not counts:
-        raise InputError(f"none of the {len(files)} photos could be read. Look at the reasons above.")
+        screen(errors=True).print(f"{counts.total():,} photos labelled in {csv_file}: {listed}")
 
 
-@app.command()
+@command(app)
 def label(
-    support: Annotated[Path, typer.Argument(help="A folder of photos for each class, or a CSV of path and label.")],
-    photos: Annotated[list[Path], typer.Argument(help="Photos to label, and folders of photos.", readable=False)],
-    csv_file: Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file.")] = None,
+    support: SupportFolder,
+    photos: Annotated[
+        list[Path], typer.Argument(help="Photos to label, and folders of photos.", readable=False), Use.READS_PHOTOS
+    ],
+    csv_file: CsvFile = None,
     priors: PriorsOption = "backbone",
     backbone: BackboneOption = DEFAULT,
     device: DeviceOption = None,
@@ -199,11 +218,12 @@ def label(
     equal: Annotated[
         bool, typer.Option("--equal", help="All photos are of the classes, about equally many of each.")
     ] = False,
-    save: Annotated[Path | None, typer.Option(help="Write the model to this .safetensors file.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(help="Write the model to this .safetensors file."), Use.WRITES_FILE
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Label photos together: they refine each other's labels, and those like no class are grouped."""
-    check_outputs(json=json, csv=csv_file, save=save, inputs=[support, *photos])
     if save is not None:
         _check_model(save)
     files = _list_photos(photos)
@@ -215,12 +235,12 @@ def label(
     report_failures([*classifier.failures, *failures])
     refined, counts = together.classifier, Counter(found.label for found in together.predictions if not found.failure)
     group_of = {key: str(number) for number, keys in enumerate(together.groups, 1) for key in keys}
+    if not counts:
+        raise InputError(f"none of the {len(files)} photos could be read. Look at the reasons above.")
     with csv_output(csv_file, echo=False) as write:
         write((*COLUMNS, "group"))
         for found in together.predictions:
             write([*row(found), group_of.get(found.key, "")])
-    if not counts:
-        raise InputError(f"none of the {len(files)} photos could be read. Look at the reasons above.")
     if save is not None:
         refined.save(save)
     if json is not None:
@@ -229,18 +249,21 @@ def label(
         write_json(json, {"labels": counts, "unlabelled_use": use, "groups": together.groups, "failures": failed})
     listed = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     where = "" if csv_file is None else f" in {csv_file}"
-    typer.echo(f"{counts.total():,} photos labelled{where}: {listed}", err=csv_file is None)
-    for line in _describe_pile(refined):
-        typer.echo(line, err=csv_file is None)
+    console = screen(errors=csv_file is None)
+    console.print(f"{counts.total():,} photos labelled{where}: {listed}")
+    for line in describe_pile(refined):
+        console.print(line)
     if save is not None:
-        typer.echo(f"Model: {save}", err=csv_file is None)
+        console.print(f"Model: {save}")
 
 
-@app.command()
+@command(app)
 def explain(
     model: ModelFile,
     photo: Annotated[Path, typer.Argument(help="The photo to explain.")],
-    out: Annotated[Path, typer.Option(help="The picture to write, as .png, .svg or .pdf.")] = Path("explanation.png"),
+    out: Annotated[Path, typer.Option(help="The picture to write, as .png, .svg or .pdf."), Use.WRITES_FIGURE] = Path(
+        "explanation.png"
+    ),
     backbone: ModelBackbone = None,
     json: JsonFile = None,
 ) -> None:
@@ -248,7 +271,6 @@ def explain(
     from p3dc.figures import ExplanationDisplay
     from p3dc.images.explanation import explain as explain_photo
 
-    check_outputs(json=json, figure=out, inputs=[model, photo])
     explanation = explain_photo(ImageClassifier.load(model, backbone), photo)
     ExplanationDisplay(explanation).save(out)
     if json is not None:
@@ -286,18 +308,6 @@ def _learn(
     )
 
 
-def _describe_pile(classifier: ImageClassifier) -> Iterator[str]:
-    """Describe how much photos without labels were used, and the groups among them."""
-    n_photos, use = len(classifier.unlabelled_keys), classifier.unlabelled_use
-    if use is None:
-        yield "there are no base classes to compare photos by, so each photo was labelled on its own"
-    else:
-        yield f"labels of {n_photos:,} photos refined each other (use {use:.2f})"
-    for group in classifier.groups:
-        listed = ", ".join(group[:3]) + (", …" if len(group) > 3 else "")
-        yield f"{len(group)} photos look like one another and like none of your classes: {listed}"
-
-
 def _list_labelled(support: Path) -> list[ImageFile]:
     """List labelled photos and report skipped files."""
     skipped: Counter[str] = Counter()
@@ -315,7 +325,7 @@ def reporting_skipped(files: Iterable[ImageFile], skipped: Counter[str]) -> Iter
 def _report_skipped(skipped: Counter[str]) -> None:
     if skipped:
         listed = ", ".join(f"{readable(ending) or 'no ending'} {count:,}" for ending, count in skipped.most_common(5))
-        typer.echo(f"p3dc: {skipped.total():,} files that do not end like an image are skipped: {listed}", err=True)
+        tell(f"{skipped.total():,} files that do not end like an image are skipped: {listed}")
 
 
 def _list_photos(photos: Iterable[Path]) -> list[Photo]:
@@ -348,46 +358,3 @@ def _load_priors(name: str) -> Any:
     if name == "none":
         return None
     return name if name == "backbone" else Priors.load(name)
-
-
-def report_failures(failures: Iterable[tuple[str, str]]) -> None:
-    """Print each photo that could not be used, and why."""
-    for key, why in failures:
-        typer.echo(f"p3dc: {key}: {why}", err=True)
-
-
-def _print_review(classifier: ImageClassifier, out: Path) -> None:
-    found, console = classifier.review, screen()
-    report_failures(classifier.failures)
-    listed = ", ".join(f"{name} {count}" for name, count in found.shots.items())
-    console.print(f"{len(found.shots)} classes, {sum(found.shots.values())} photos: {listed}")
-    for one, two in found.duplicates[:MAX_DUPLICATES]:
-        console.print(f"the same photo twice: {one} and {two}")
-    if len(found.duplicates) > MAX_DUPLICATES:
-        console.print(f"and {len(found.duplicates) - MAX_DUPLICATES:,} more pairs of the same photo")
-    for key, label, other in found.misfiled:
-        console.print(f"{key} looks more like {other} than like the rest of {label}")
-    if classifier.priors is None:
-        console.print("there are no base classes, so examples are not calibrated")
-    elif found.relevance is not None:
-        how = "do not pull" if found.beta == 0 else f"pull with weight {found.beta:.2f}"
-        console.print(f"{classifier.priors.kinds} {how} (relevance {found.relevance:+.2f})")
-    if classifier.unlabelled_keys:
-        for line in _describe_pile(classifier):
-            console.print(line)
-    console.print(f"Model: {out}")
-
-
-def _facts(classifier: ImageClassifier) -> dict[str, Any]:
-    found = classifier.review
-    return {
-        "shots": found.shots,
-        "duplicates": [list(pair) for pair in found.duplicates],
-        "misfiled": [{"photo": key, "label": label, "nearer_to": other} for key, label, other in found.misfiled],
-        "failures": [{"photo": key, "why": why} for key, why in classifier.failures],
-        "relevance": found.relevance,
-        "beta": found.beta,
-        "backbone": {"name": classifier.backbone.name, "digest": classifier.backbone.digest},
-    } | (
-        {"unlabelled_use": classifier.unlabelled_use, "groups": classifier.groups} if classifier.unlabelled_keys else {}
-    )

@@ -10,7 +10,9 @@ from typing import Annotated
 import typer
 
 from p3dc._arrays import Progress
-from p3dc.cli.photos import ViewsOption, extract_images, report_failures, reporting_skipped
+from p3dc.cli.outputs import Use, check_outputs, command
+from p3dc.cli.photos import ViewsOption, extract_images, reporting_skipped
+from p3dc.cli.review import report_failures
 from p3dc.cli.shared import (
     Address,
     BackboneOption,
@@ -18,7 +20,6 @@ from p3dc.cli.shared import (
     Engine,
     JsonFile,
     app,
-    check_outputs,
     engine_of,
     screen,
 )
@@ -36,7 +37,7 @@ from p3dc.io.store import Location, location
 from p3dc.priors.prototypes import Priors
 
 
-@app.command()
+@command(app)
 def priors(
     sources: Annotated[
         list[Path],
@@ -44,8 +45,9 @@ def priors(
             metavar="SOURCE...",
             help="Photos (a folder for each class, a CSV of path and label, or shards), features, or priors to merge.",
         ),
+        Use.READS_PHOTOS,
     ],
-    out: Annotated[Path, typer.Option(help="The .safetensors file to write.")],
+    out: Annotated[Path, typer.Option(help="The .safetensors file to write."), Use.WRITES_FILE],
     unlabelled: Annotated[
         bool, typer.Option("--unlabelled", help="Ignore labels, and average clusters of all rows instead.")
     ] = False,
@@ -55,6 +57,7 @@ def priors(
     features: Annotated[
         Path | None,
         typer.Option(help="Keep the features of photos in this folder; by default they are removed in the end."),
+        Use.WRITES_FOLDER,
     ] = None,
     engine: Engine = "local",
     address: Address = None,
@@ -64,7 +67,6 @@ def priors(
 
     The features of photos are written to a folder next to the priors first, and an interrupted run is continued.
     """
-    check_outputs(json=json, out=out, inputs=sources)
     if out.suffix != ".safetensors":
         raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
     for path in sources if unlabelled else ():
@@ -73,6 +75,8 @@ def priors(
     photos = _list_photos([path for path in sources if _has_photos(path)], unlabelled)
     files = [path for path in sources if not _has_photos(path)]
     kept = features or out.with_suffix(".features")
+    if photos:
+        check_outputs({Use.READS_PHOTOS: map(location, sources), Use.WRITES_FOLDER: [location(kept)]})
     with engine_of(engine, address) as on_ray, changing_bar() as begin:
         if photos:
             done = extract_images(photos, backbone, device, kept, on_ray=on_ray, views=views, progress=begin("images"))

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from p3dc.adaptive.settings import check_weights
 from p3dc.baselines.registry import TABLE_1, also_read
-from p3dc.cli.shared import Address, Engine, JsonFile, app, check_outputs, engine_of, screen
+from p3dc.cli.outputs import Use, command
+from p3dc.cli.shared import Address, Engine, JsonFile, app, engine_of, screen, tell
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
 from p3dc.evaluation import report
@@ -41,18 +42,22 @@ DeviceName = Annotated[str | None, typer.Option("--device", help="cuda, cuda:1 o
 MemoryShare = Annotated[
     str | None, typer.Option("--memory", help="How much of the device's memory to use: 2GB, or 0.3 of what is free.")
 ]
-Scale = Annotated[float, typer.Option(help="Multiplies the similarities to the priors; 1 is the paper.")]
+Scale = Annotated[
+    float | None,
+    typer.Option(help="Multiplies the similarities to the priors, except with --auto. [default: 1.0, the paper's]"),
+]
 
 
-@app.command()
+@command(app)
 def demo(
-    out: Annotated[Path, typer.Option(help="Where to save the (α, β) heat maps.")] = Path("p3dc-demo.png"),
+    out: Annotated[Path, typer.Option(help="Where to save the (α, β) heat maps."), Use.WRITES_FIGURE] = Path(
+        "p3dc-demo.png"
+    ),
     tasks: TaskCount = 2000,
     seed: Seed = 0,
     json: JsonFile = None,
 ) -> None:
     """Show the method on bird features that ship with the package."""
-    check_outputs(json=json, figure=out)
     sample = load_sample()
     plan = EvaluationPlan(n_tasks=tasks, seed=seed, methods=(*DEFAULT_METHODS, "auto"), attentions=("raw", "unit"))
     results = []
@@ -72,7 +77,7 @@ def demo(
         write_json(json, report.results_json(plan, results))
 
 
-@app.command()
+@command(app)
 def evaluate(
     base: Base,
     novel: Annotated[Path, typer.Option(help="Features of the classes to test on.")],
@@ -87,7 +92,7 @@ def evaluate(
     extrapolate: Annotated[bool, typer.Option(help="Let α and β leave the triangle.")] = False,
     nearest: Nearest = 5,
     power: Power = 0.5,
-    scale: Scale = 1.0,
+    scale: Scale = None,
     attention: Annotated[
         list[str], typer.Option(help=f"{', '.join(ATTENTIONS)}; may be repeated, each gives a row.")
     ] = ["raw"],  # noqa: B006
@@ -121,13 +126,16 @@ def evaluate(
     a row that needs neither: it chooses from the base classes and from the support of each task. With --pile there is
     another that learns from the unlabelled photos of the task too.
     """
-    check_outputs(json=json)
     open_device(device, memory)  # before any of the work is done
     if (alpha is None) != (beta is None):
         raise InputError("only one of --alpha and --beta is given. Give both, or neither.")
     point = None if alpha is None or beta is None else (alpha, beta)
     if point is not None:
         check_weights(*point, extrapolate=extrapolate)
+    methods = [*method, "auto"] if auto else method
+    if scale is not None and "auto" in methods:
+        raise InputError(f"--scale is {scale:g}, but --auto chooses a scale for each task. Leave out one of them.")
+    fixed = 1.0 if scale is None else scale
     plan = EvaluationPlan(
         n_way=way,
         n_query=query,
@@ -139,10 +147,10 @@ def evaluate(
         pile_unknown=pile_unknown,
         pile_unknown_classes=pile_unknown_classes,
         pile_queries=pile_queries,  # type: ignore[arg-type]
-        methods=[*method, "auto"] if auto else method,
+        methods=methods,
         attentions=attention,  # type: ignore[arg-type]
         point=point,
-        settings={"n_nearest": nearest, "power": power, "scale": scale, "extrapolate": extrapolate},
+        settings={"n_nearest": nearest, "power": power, "scale": fixed, "extrapolate": extrapolate},
     )
     also = also_read(method)
     known, tested = _load_base(base, [name for name in also if name != "maps"]), FeatureSet.load(novel, also=also)
@@ -173,7 +181,7 @@ def evaluate(
         write_json(json, report.results_json(plan, results))
 
 
-@app.command("search")
+@command(app, "search")
 def search_command(
     base: Base,
     validation: Annotated[
@@ -196,11 +204,10 @@ def search_command(
     attention: Annotated[str, typer.Option(help=", ".join(ATTENTIONS) + ".")] = "raw",
     device: DeviceName = None,
     memory: MemoryShare = None,
-    figure: Annotated[Path | None, typer.Option(help="Save the heat map to this file.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Save the heat map to this file."), Use.WRITES_FIGURE] = None,
     json: JsonFile = None,
 ) -> None:
     """Search a grid of α and β, scales and M on classes other than those to be tested."""
-    check_outputs(json=json, figure=figure)
     open_device(device, memory)  # before any of the work is done
     known = _load_base(base)
     if validation is not None:
@@ -240,10 +247,14 @@ def search_command(
         write_json(json, report.search_json(result, outside))
 
 
-@app.command("reproduce")
+@command(app, "reproduce")
 def reproduce_command(
     data: Annotated[list[Path], typer.Argument(help="Folders with base, validation and novel features.")],
-    out: Annotated[Path, typer.Option(help="Folder for the report; finished parts in it are not computed again.")],
+    out: Annotated[
+        Path,
+        typer.Option(help="Folder for the report; finished parts in it are not computed again."),
+        Use.WRITES_FOLDER,
+    ],
     tasks: TaskCount = 2000,
     methods: Annotated[list[str], typer.Option(help=f"{', '.join(TABLE_1)}; may be repeated.")] = list(TABLE_1),  # noqa: B006
     quick: Annotated[bool, typer.Option(help="100 tasks, and 20 of slow methods.")] = False,
@@ -269,7 +280,7 @@ def reproduce_command(
         with changing_bar() as start_step:
             studies = reproduce(data, out, plan, start_step, known_as)
     except KeyboardInterrupt:
-        typer.echo(f"p3dc: stopped. Run the same command again to go on from the finished parts in {out}.", err=True)
+        tell(f"stopped. Run the same command again to go on from the finished parts in {out}.")
         raise
     for study in studies:
         found = claims(study)

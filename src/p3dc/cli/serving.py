@@ -12,6 +12,7 @@ import typer
 from threadpoolctl import threadpool_limits
 
 from p3dc._validation import check_share
+from p3dc.cli.outputs import command
 from p3dc.cli.shared import BackboneOption, PriorsOption, RejectOption, app
 from p3dc.errors import InputError
 from p3dc.images.backbones.loading import DEFAULT, load_backbone
@@ -21,7 +22,7 @@ from p3dc.priors.prototypes import Priors
 LEAST_TOKEN = 16
 
 
-@app.command()
+@command(app)
 def serve(
     model: Annotated[Path | None, typer.Argument(help="Model file to start with, from fit or from the page.")] = None,
     project: Annotated[

@@ -1,18 +1,18 @@
-"""What the commands share: the program, options and checks of outputs."""
+"""What the commands share: the program, its options, and what they print."""
 
-import os
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 import p3dc
+from p3dc.cli.outputs import Use
 from p3dc.errors import InputError
-from p3dc.io.atomic import FIGURE_FORMATS, check_folder
 
 ENGINES = ("local", "ray")
 
@@ -23,15 +23,24 @@ Address = Annotated[
 BackboneOption = Annotated[
     str,
     typer.Option(help="efficientnet-lite0, -lite0-int8, -lite1, -lite2, hf:OWNER/NAME on the Hub, a folder, or .onnx."),
+    Use.READS,
 ]
 DeviceOption = Annotated[
     str | None, typer.Option(help="Where the network runs: cpu (the default), cuda, openvino, coreml or directml.")
 ]
 PriorsOption = Annotated[
-    str, typer.Option(help="Your own priors as .safetensors, backbone for the classes it was trained on, or none.")
+    str,
+    typer.Option(help="Your own priors as .safetensors, backbone for the classes it was trained on, or none."),
+    Use.READS,
 ]
 RejectOption = Annotated[float, typer.Option(help="Share of photos of other classes to label unknown; 0 for none.")]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file.")]
+JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file."), Use.WRITES_FILE]
+
+LONGEST = 600
+"""Characters of a message: some hundred, whatever a damaged file has for a name."""
+
+STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters but the end of a line, and those that turn the direction of text."""
 
 app = typer.Typer(
     help="Few-shot classification without training.",
@@ -57,20 +66,6 @@ def program(
     """Few-shot classification without training."""
 
 
-def check_outputs(figure: Path | None = None, inputs: Iterable[Path] = (), **paths: Path | None) -> None:
-    """Refuse outputs that cannot be written, or that would overwrite an input, before any work is done."""
-    taken = {os.path.realpath(path): "read" for path in inputs}
-    for path in (figure, *paths.values()):
-        if path is not None:
-            check_folder(path)
-            real = os.path.realpath(path)
-            if real in taken:
-                raise InputError(f"{path} is to be written, but it is {taken[real]} as well. Give another name.")
-            taken[real] = "to be written"
-    if figure is not None and figure.suffix not in FIGURE_FORMATS:
-        raise InputError(f"{figure} ends in {figure.suffix!r}. Figures are written as .png, .svg or .pdf.")
-
-
 @contextmanager
 def engine_of(engine: str, address: str | None) -> Iterator[bool]:
     """Connect to Ray if the work goes there; yield whether it does."""
@@ -87,7 +82,34 @@ def engine_of(engine: str, address: str | None) -> Iterator[bool]:
         yield True
 
 
-def screen() -> Console:
+class Screen(Console):
+    """A console that shows what would steer the terminal."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print tables as they are, and text as :func:`printable` has it."""
+        super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **options)
+
+
+def screen(*, errors: bool = False) -> Console:
     """Return a console for plain text, whose lines are not wrapped; in a pipe, neither are tables."""
-    width = None if sys.stdout.isatty() else 500
-    return Console(highlight=False, markup=False, emoji=False, soft_wrap=True, width=width)
+    width = None if (sys.stderr if errors else sys.stdout).isatty() else 500
+    return Screen(highlight=False, markup=False, emoji=False, soft_wrap=True, width=width, stderr=errors)
+
+
+def printable(text: str) -> str:
+    r"""Escape characters that steer a terminal or turn the direction of text; names in files may have them.
+
+    Examples
+    --------
+    >>> from p3dc.cli.shared import printable
+    >>> print(printable("wren\x1b[2J.jpg"))
+    wren\x1b[2J.jpg
+    """
+    return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def tell(sentence: str) -> None:
+    """Print one sentence for the user on standard error; the middle of a long one is left out."""
+    if len(sentence) > LONGEST:
+        sentence = f"{sentence[: LONGEST // 2]} … {sentence[-LONGEST // 2 :]}"
+    typer.echo(printable(f"p3dc: {sentence}").replace("\n", "\\n"), err=True)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 COLUMNS = ("alpha", "beta", "scale", "n_nearest", "accuracy", "interval")
 SHOWN = 10
 """How many of the best points a notebook shows."""
+MOST_POINTS = 1_000_000
 
 
 class GridPoint(NamedTuple):
@@ -220,6 +221,8 @@ def grid(step: float = 0.1, margin: float = 0.0) -> Values:
         raise InputError(f"step is {step:g}. It must be more than 0 and at most 1.")
     if not 0 <= margin < float("inf"):
         raise InputError(f"margin is {margin:g}. It must be a finite number, 0 or more.")
+    if ((1 + 3 * margin) / step) ** 2 / 2 > MOST_POINTS:
+        raise InputError(f"step {step:g} gives a grid of more than {MOST_POINTS:,} points. Take a larger one.")
     parts = round(1 / step) if abs(round(1 / step) * step - 1) < 1e-9 else 1 / step
     low, high = int(margin * parts + 1e-9), int((1 + margin) * parts + 1e-9)
     points = [(i, j) for i in range(-low, high + low + 1) for j in range(-low, high - i + 1)]

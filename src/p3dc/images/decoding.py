@@ -3,6 +3,7 @@
 Every failure is an :class:`ImageError`. Its message leaves out the path, which the caller knows.
 """
 
+import ctypes
 import io
 import os
 import re
@@ -16,7 +17,7 @@ from typing import IO, Any, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError, _imaging
 
 from p3dc.errors import InputError
 from p3dc.images.file_formats import FORMATS, IN_WORDS, format_name, is_heif
@@ -41,6 +42,19 @@ UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 """Transposition that undoes each EXIF orientation."""
+
+
+def _silence_libtiff() -> None:
+    """Keep libtiff from writing to standard error; Pillow raises its errors as well."""
+    library = ctypes.CDLL(_imaging.__file__)
+    for name in ("TIFFSetErrorHandler", "TIFFSetWarningHandler"):
+        set_handler = getattr(library, name, None)  # not found where Pillow was built without it
+        if set_handler is not None:
+            set_handler.argtypes, set_handler.restype = [ctypes.c_void_p], ctypes.c_void_p
+            set_handler(None)
+
+
+_silence_libtiff()
 
 
 class ImageError(InputError):

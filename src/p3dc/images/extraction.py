@@ -15,7 +15,7 @@ from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Backbone
 from p3dc.images.extraction_parts import Failure, Maker, in_parts, kept_failures, make_part, maker_of, part_path
 from p3dc.images.sources import ImageFile, readable
-from p3dc.io.atomic import check_folder, json_text
+from p3dc.io.atomic import check_folder, json_text, sweep
 from p3dc.io.store import Address, Location, location, writing
 
 LOCK = ".lock"
@@ -168,15 +168,9 @@ def writing_to(out: Address) -> Iterator[Location]:
         except BlockingIOError:
             raise InputError(f"{folder} is being written by another process. Wait for it, or stop it.") from None
         _check_origin(folder)
-        _sweep(folder)
+        sweep(folder)
         yield folder
-        _sweep(folder)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove half-written files."""
-    for left in folder.glob(".*.partial"):
-        left.unlink(missing_ok=True)
+        sweep(folder)
 
 
 def _check_origin(folder: Location) -> None:

@@ -1,42 +1,105 @@
 """Atomic writes: a killed process leaves the old file or the new one.
 
-A file is written under a temporary name in the same folder, flushed to disk and then renamed in one step.
+A file is written under a temporary name in the same folder, flushed to disk and then renamed in one step. The temporary
+file is locked for as long as its process lives, so that the next writer can remove what a killed one left behind.
 """
 
+import errno
+import fcntl
 import json
 import math
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from p3dc.errors import InputError
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Errors of a write that do not name the file."""
+
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path to write to; afterwards it is renamed to ``path``, or removed if writing failed.
 
-    A link is kept, and the file that it points to is replaced. The permissions of an old file are kept.
+    A link is kept, and the file that it points to is replaced. The permissions of an old file are kept. What killed
+    processes of this machine left in the folder is removed.
     """
     check_folder(path)
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{secrets.token_hex(8)}.partial")
-    temporary.touch(exist_ok=False)
+    sweep(target.parent)
+    temporary = target.with_name(f"{_prefix()}{os.getpid()}-{secrets.token_hex(8)}.partial")
+    handle = -1
+    _being_written.add(temporary)
     try:
-        mode = temporary.stat().st_mode
+        handle = _create_locked(temporary)
+        mode = os.fstat(handle).st_mode
         yield temporary
         _flush(temporary, os.O_RDWR)
         temporary.chmod(stat.S_IMODE(target.stat().st_mode if target.exists() else mode) & 0o777)
         temporary.replace(target)
         if os.name == "posix":  # elsewhere a folder cannot be opened
             _flush(target.parent, os.O_RDONLY)
+    except OSError as error:
+        if error.errno in NO_ROOM or (error.errno and str(error.filename) == str(temporary)):
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+        _being_written.discard(temporary)
+        if handle >= 0:
+            os.close(handle)
+
+
+_being_written: set[Path] = set()
+
+
+def remove_temporaries() -> None:
+    """Remove the temporary files of this process, which is about to end; not those of its parent."""
+    for path in tuple(_being_written):
+        if path.name.startswith(f"{_prefix()}{os.getpid()}-"):
+            path.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files that killed processes of this machine left in a folder.
+
+    A file that is being written is locked by its process, and the lock ends with the process. Files of other machines
+    are left alone, since not every network file system shares locks; so are those where locks are not known.
+    """
+    prefix = _prefix()
+    with os.scandir(folder) as entries:
+        left = [Path(entry.path) for entry in entries if entry.name.startswith(prefix)]
+    for path in left:
+        with suppress(OSError):  # locked, gone, or somebody else's
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(handle)
+
+
+def _prefix() -> str:
+    """Return how the temporary files of this machine begin."""
+    return f".p3dc-{re.sub('[^A-Za-z0-9.]', '_', os.uname().nodename)[:64]}-"
+
+
+def _create_locked(path: Path) -> int:
+    """Make a file and lock it; make it again if another process swept it away before it was locked."""
+    while True:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle
+        os.close(handle)
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
@@ -50,6 +113,8 @@ def check_folder(path: str | os.PathLike[str]) -> None:
         raise InputError(f"{path} cannot be written: it is not an ordinary file. Give the name of one.")
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise InputError(f"{path} cannot be written: {target.parent} may not be written to. Choose another folder.")
+    if target.exists() and not (target.stat().st_mode & 0o222 and os.access(target, os.W_OK)):
+        raise InputError(f"{path} cannot be written: it is read-only. Make it writable, or give another name.")
 
 
 def check_text(texts: Iterable[str], what: str) -> None:

@@ -26,6 +26,7 @@ def write_arrays(path: str | os.PathLike[str], kind: str, version: int, arrays: 
             save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, metadata=header)
         except SafetensorError as error:  # a full disk, for example
             raise OSError(f"{path} cannot be written ({error}). Make room, or give another folder.") from None
+        _sort_metadata(temporary)
 
 
 def read_arrays(
@@ -84,3 +85,13 @@ def _check_keys(
         raise InputError(f"{path} has an unknown {what}: {', '.join(unknown)}. Install the p3dc that wrote it.")
     if missing:
         raise InputError(f"{path} lacks the {what} {', '.join(missing)}. Write it again with save.")
+
+
+def _sort_metadata(path: Path) -> None:
+    """Sort the texts in the header of a new file, which come in random order: the same content gives the same bytes."""
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        file.seek(8)
+        file.write(json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode().ljust(size))

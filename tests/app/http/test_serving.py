@@ -167,7 +167,7 @@ def test_a_project_is_served_stopped_and_served_again(network, fitted, tmp_path)
     assert not list(folder.glob("*-journal")), "what is stopped leaves nothing open"
     with serving("--backbone", network, "--project", folder) as client:
         assert (client.get("/v1/project").json(), client.get("/v1/view").json()) == before
-        assert stop(client) == (-signal.SIGTERM, "")
+        assert stop(client) == (128 + signal.SIGTERM, "")
 
 
 def test_a_server_for_others_asks_for_its_token(network):
@@ -302,7 +302,7 @@ def test_a_server_waits_for_what_it_is_doing_when_it_is_stopped(network, tmp_pat
         make(client, "last")
         line = socket.create_connection(client.place, timeout=60)
         line.sendall(b"GET /v1/health HTTP/1.1\r\n")
-        assert stop(client)[0] == -signal.SIGTERM
+        assert stop(client)[0] == 128 + signal.SIGTERM
         line.close()
     project = Project(tmp_path, load_backbone(network), State(), "none")
     assert [each.name for each in project.state.classes] == ["last"]
