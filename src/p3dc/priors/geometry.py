@@ -55,9 +55,10 @@ class Moments:
         """Read the moments of prototypes from named arrays."""
         square = prototypes.shape[1:] * 2
         scatters = {name: _of_shape(arrays[name], square) for name in SCATTERS if name in arrays}
-        return cls(
-            _of_shape(arrays["lengths"], prototypes.shape[:1]), scatters.get("scatter"), scatters.get("cluster_scatter")
-        )
+        lengths = _of_shape(arrays["lengths"], prototypes.shape[:1])
+        if not (lengths > 0).all() or not all(np.isfinite(each).all() for each in (lengths, *scatters.values())):
+            raise ValueError("it has numbers that are not finite, or lengths that are not positive")
+        return cls(lengths, scatters.get("scatter"), scatters.get("cluster_scatter"))
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Take the moments apart: arrays by name."""
@@ -126,11 +127,12 @@ class Geometry:
         axes = _of_shape(arrays["axes"], gains.shape + prototypes.shape[1:])
         found = {name: float(numbers[name]) for name in NUMBERS}
         positive = (lengths.min(), gains.min(initial=1), found["rest"], found["spread"])
-        if not (np.isfinite(axes).all() and np.isfinite(gains).all() and np.isfinite(lengths).all()):
-            raise ValueError("it has numbers that are not finite")
         if not (0 < found["tightness"] < 1 and all(0 < number < np.inf for number in positive)):
             raise ValueError("it has numbers that no geometry has")
-        whitened = whitened_means(prototypes, lengths, axes, gains, found["rest"])
+        with np.errstate(all="ignore"):
+            whitened = whitened_means(prototypes, lengths, axes, gains, found["rest"])
+        if not all(np.isfinite(each).all() for each in (axes, gains, lengths, whitened)):
+            raise ValueError("it has numbers that are not finite, or make others infinite")
         return cls(axes, gains, **found, lengths=lengths, prototypes=whitened)
 
     def to_device_of(self, other: Any) -> "Geometry":
