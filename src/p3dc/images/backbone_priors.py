@@ -63,6 +63,8 @@ class Scatter:
         axes, gains, mean = (arrays[name].astype(np.float64) for name in ARRAYS)
         try:
             distance = float(numbers.pop("distance"))
+            if not 0 < distance < np.inf:
+                raise ValueError(f"its classes lie at a distance of {distance:g}")
             return cls(_geometry(axes, gains, mean[None], numbers), mean, distance)
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{path} is damaged ({error}). Write it again with save.") from None

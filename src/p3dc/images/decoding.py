@@ -28,7 +28,7 @@ MAX_PIXELS = 100_000_000
 MAX_DECODED = 8 * MAX_PIXELS
 """Bytes that an image may take while it is decoded."""
 
-PIXEL_BYTES = {"I;16": 16, "I;16B": 16, "I": 20, "F": 20}
+PIXEL_BYTES = {"I;16": 14, "I;16B": 14, "I": 18, "F": 18}
 """Bytes that a pixel takes, by mode; 8 in all others, because Pillow keeps colours in 4 and the result in 4 more."""
 
 MAX_FILE = 2**29

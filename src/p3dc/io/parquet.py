@@ -25,6 +25,9 @@ from p3dc.io.store import Location, StoreError
 COLUMNS = ("embedding", "label", "id")
 CLASS_NAMES_KEY = b"p3dc.class_names"
 DIGESTS_KEY = b"p3dc.digests"
+FIELD_ID_KEY, FIELD_ID = b"PARQUET:field_id", b"20613"
+"""The number of the first column in files with digests: it lies apart from the metadata, which damage can hide."""
+
 LONGEST_TEXT = 4096
 """Characters of a label or an id, at most; NumPy gives every row as many as the longest has."""
 
@@ -263,7 +266,8 @@ def write_parquet(
 
     records = (_record_batch(*batch) for batch in batches)
     first = next(records)
-    schema, content = first.schema.with_metadata(_as_json(metadata)), _ColumnDigests()
+    marked = first.schema.set(0, first.schema.field(0).with_metadata({FIELD_ID_KEY: FIELD_ID}))
+    schema, content = marked.with_metadata(_as_json(metadata)), _ColumnDigests()
     with pq.ParquetWriter(file, schema, use_dictionary=["label"], write_page_checksum=True) as writer:
         for record in chain([first], records):
             writer.write_batch(record)
@@ -316,6 +320,8 @@ def _digests(file: Any) -> dict[str, str]:
     found = json.loads((file.metadata.metadata or {}).get(DIGESTS_KEY, b"{}"))
     if not isinstance(found, dict):
         raise ValueError("its digests are no table")
+    if not found and any((field.metadata or {}).get(FIELD_ID_KEY) == FIELD_ID for field in file.schema_arrow):
+        raise ValueError("it was written with digests but has lost them")
     return found
 
 
@@ -332,7 +338,8 @@ def _checked_batches(file: Any, n_rows: int, columns: list[str]) -> Iterator[Any
         if written:
             content.add(batch)
         yield batch
-    changed = [name for name, digest in content.digests().items() if written.get(name) != digest]
+    found = content.digests()
+    changed = [name for name in columns if written and written.get(name) != found.get(name)]
     if changed:
         raise ValueError(f"{changed[0]} does not have the digest that was written with it")
 

@@ -1,5 +1,6 @@
-"""What is read from an ONNX graph itself, with the onnx package: its external files, and its last layer."""
+"""What is read from an ONNX graph itself, with the onnx package: whether it ends, its external files, its last layer."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,34 @@ from p3dc.images.backbones.backbone import first_line
 
 if TYPE_CHECKING:
     import onnx
+
+MOST_NODES = 1_000_000
+"""More operators, each counted as often as functions that call each other repeat it, are refused."""
+
+
+def check_ends(content: bytes) -> None:
+    """Refuse a graph that may run for ever: one with loops, or with functions that multiply each other."""
+    model = _parse(content)
+    functions = {(each.domain, each.name, each.overload): each for each in model.functions}
+    sizes: dict[tuple[str, str, str], int] = {}
+
+    def count(nodes: Iterable["onnx.NodeProto"], depth: int) -> int:
+        """Return how many operators run, with those in branches and functions."""
+        total = 0
+        for node in nodes:
+            graphs = [each for attribute in node.attribute for each in (attribute.g, *attribute.graphs) if each.node]
+            if graphs and node.op_type != "If":  # Loop, Scan and the like
+                raise InputError(f"it has a {node.op_type}, which may run for ever. Export it without loops.")
+            if depth > 100:
+                raise InputError("its functions and branches lie too deep in each other. Export it again.")
+            key = (node.domain, node.op_type, node.overload)
+            if key in functions and key not in sizes:
+                sizes[key] = count(functions[key].node, depth + 1)
+            total += 1 + sizes.get(key, 0) + sum(count(graph.node, depth + 1) for graph in graphs)
+        return total
+
+    if count(model.graph.node, 0) > MOST_NODES:
+        raise InputError(f"it has more than {MOST_NODES:,} operators. Export it again.")
 
 
 def external_files(content: bytes) -> list[str]:
