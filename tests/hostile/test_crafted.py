@@ -59,7 +59,14 @@ def test_labels_that_name_no_class_are_refused(path, labels):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("scatter", np.nan), ("lengths", 5e-324), ("lengths", -1.0), ("lengths", np.inf), ("gains", 1e308), ("axes", 3e38)],
+    [
+        ("scatter", np.nan),
+        ("lengths", 5e-324),
+        ("lengths", -1.0),
+        ("lengths", np.inf),
+        ("gains", 1e308),
+        ("axes", 3e38),
+    ],
 )
 def test_arrays_of_priors_that_make_no_sense_are_refused(path, name, value):
     Priors.from_features(BASE).save(path)

@@ -56,7 +56,10 @@ GROWING = {
     "empty lists": b"](" + b"]" * 1_000_000 + b"e.",
     "empty sets": b"](" + b"\x8f" * 1_000_000 + b"e.",
     "numbers that are memorised": b"](" + b"N\x94" * 500_000 + b"e.",
-    "copies of a list": memoised([None] * 1000)[2:] + b"cbuiltins\nlist\nq\x010](" + b"h\x01h\x00\x85R" * 150_000 + b"e.",
+    "copies of a list": memoised([None] * 1000)[2:]
+    + b"cbuiltins\nlist\nq\x010]("
+    + b"h\x01h\x00\x85R" * 150_000
+    + b"e.",
     "lists by a call": b"cbuiltins\nlist\nq\x010](" + b"h\x01)R" * 250_000 + b"e.",
     "arrays of one text": b"V" + b"a" * 500_000 + b"\nq\x000](" + b"h\x00\x85" * 100_000 + b"e.",
 }

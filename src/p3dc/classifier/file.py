@@ -9,7 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc._arrays import as_numpy
-from p3dc._validation import as_labels, as_rows, check_directions, check_finite, check_same_width, check_share, is_number
+from p3dc._validation import (
+    as_labels,
+    as_rows,
+    check_directions,
+    check_finite,
+    check_same_width,
+    check_share,
+    is_number,
+)
 from p3dc.adaptive.settings import Settings
 from p3dc.classifier.fitted import FittedClassifier
 from p3dc.confidence.temperature import check_temperature

@@ -15,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from p3dc._validation import listed
 from p3dc.errors import InputError
 from p3dc.io.atomic import damaged
 from p3dc.io.digests import array_digest, array_digests
@@ -39,8 +40,8 @@ def read_npz(path: Location, also: Iterable[str] = ()) -> dict[str, npt.NDArray[
             members = _members(path, archive)
             missing = set(REQUIRED) - set(members)
             if missing:
-                found = ", ".join(members) or "nothing"
-                raise InputError(f"{path} lacks {', '.join(sorted(missing))}; it holds {found}.")
+                found = listed(list(members)) or "nothing"
+                raise InputError(f"{path} lacks {', '.join(sorted(missing))}; it holds {found:.300}.")
             wanted = [name for name in (*REQUIRED, *OPTIONAL, *also) if name in members]
             arrays = {name: _read_array(path, archive, members[name]) for name in wanted}
             if DIGESTS in members:

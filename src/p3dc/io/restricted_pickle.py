@@ -38,9 +38,10 @@ MOST_GROWTH = 16
 """How many times the bytes of a file its content may take; more means that it repeats itself."""
 SMALL = 2**25
 """Bytes that a file may take in any case."""
-MADE = {"EMPTY_LIST": 64, "EMPTY_DICT": 64, "EMPTY_SET": 216, "LIST": 64, "DICT": 64, "MEMOIZE": 96, "PUT": 96, "BINPUT": 96}
+MADE = dict.fromkeys(("EMPTY_LIST", "EMPTY_DICT", "LIST", "DICT"), 64) | {"EMPTY_SET": 216}
+MADE |= dict.fromkeys(("MEMOIZE", "PUT", "BINPUT"), 96)
 """Bytes that opcodes of one or two bytes make, which a file may consist of."""
-COPIED = {list: 64, tuple: 64, str: 4, bytes: 1, bytearray: 1}
+COPIED: dict[type, int] = {list: 64, tuple: 64, str: 4, bytes: 1, bytearray: 1}
 """What stand-ins copy when they get it as their first argument, and the bytes that each entry may take in the copy."""
 LARGEST = 2**127
 """Whole numbers are smaller; the largest that a format has is the magic number of torch's files, of 77 bits."""
@@ -167,7 +168,8 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
         function = self.stack.pop()
         if type(function) is not StandIn or type(arguments) is not tuple:
             raise InputError(f"it calls a {type_name(function)}")
-        self._make(64 + sum(COPIED[type(part)] * len(part) for part in arguments[:1] if type(part) in COPIED))
+        first = arguments[0] if arguments else None
+        self._make(64 + (COPIED[type(first)] * len(first) if type(first) in COPIED else 0))
         self.append(function.function(*arguments))
 
     def _make(self, n_bytes: int) -> None:

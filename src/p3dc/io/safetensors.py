@@ -11,6 +11,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from p3dc._validation import listed
 from p3dc.errors import InputError
 from p3dc.io.atomic import check_text, replacing
 from p3dc.io.digests import Arrays, array_digests, json_digest
@@ -60,7 +61,7 @@ def read_arrays(
         raise
     except Exception as error:  # a damaged file can raise anything
         raise InputError(
-            f"{path} is damaged or is not a safetensors file ({error}). Write it again with save."
+            f"{path} is damaged or is not a safetensors file ({error!s:.300}). Write it again with save."
         ) from None
     if not isinstance(found, dict):
         raise InputError(f"{path} holds no table of facts. Write it again with save.")
@@ -76,10 +77,12 @@ def content_digest(header: Mapping[str, str], arrays: Arrays) -> str:
 def _check_header(path: str | os.PathLike[str], header: Mapping[str, str], kind: str, version: int) -> None:
     expected = f"p3dc-{kind}"
     if header.get("format") != expected:
-        raise InputError(f"{path} is of format {header.get('format')!r}, not {expected!r}. Give a file of that kind.")
+        raise InputError(
+            f"{path} is of format {header.get('format')!r:.40}, not {expected!r}. Give a file of that kind."
+        )
     if header.get("version") != str(version):
         raise InputError(
-            f"{path} has version {header.get('version')} of {expected}, but this p3dc reads version {version}. "
+            f"{path} has version {header.get('version')!s:.40} of {expected}, but this p3dc reads version {version}. "
             "Install the p3dc that wrote it, or write it again."
         )
 
@@ -90,6 +93,6 @@ def _check_keys(
     unknown = sorted(found - set(required) - set(optional))
     missing = sorted(set(required) - found)
     if unknown:
-        raise InputError(f"{path} has an unknown {what}: {', '.join(unknown)}. Install the p3dc that wrote it.")
+        raise InputError(f"{path} has an unknown {what}: {listed(unknown)!s:.300}. Install the p3dc that wrote it.")
     if missing:
         raise InputError(f"{path} lacks the {what} {', '.join(missing)}. Write it again with save.")

@@ -1,4 +1,4 @@
-"""What is read from an ONNX graph itself, with the onnx package: whether it ends, its external files, its last layer."""
+"""What is read from an ONNX graph itself, with the onnx package: loops, its external files, and its last layer."""
 
 from collections.abc import Iterable
 from pathlib import Path
