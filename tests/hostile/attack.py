@@ -1,7 +1,7 @@
 """Damage files many times and count what comes of it, in a process of its own.
 
-Run ``python -m tests.hostile.attack SEED N KIND...`` for N damaged files of each kind, or with 0 for N to flip every bit
-once. The process has 3 GB, and 20 s for each file. It prints a JSON list of [kind, damage, outcome, number].
+Run ``python -m tests.hostile.attack SEED N KIND...`` for N damaged files of each kind, or with 0 for N to flip every
+bit once. The process has 3 GB, and 20 s for each file. It prints a JSON list of [kind, damage, outcome, number].
 """
 
 import json

@@ -62,7 +62,7 @@ def test_labels_that_name_no_class_are_refused(path, labels):
     [
         ("scatter", np.nan),
         ("lengths", 5e-324),
-        ("lengths", -1.0),
+        ("lengths", -1),
         ("lengths", np.inf),
         ("gains", 1e308),
         ("axes", 3e38),

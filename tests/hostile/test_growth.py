@@ -81,7 +81,7 @@ COLLIDING = [number * (2**61 - 1) for number in range(20_000)]
 def test_keys_that_are_huge_or_collide_are_refused_at_once(tmp_path, keys):
     path = tmp_path / "set.plk"
     row = np.ones(2, dtype=np.float32)
-    path.write_bytes(pickle.dumps(dict.fromkeys(keys, [row]), 4))
+    path.write_bytes(pickle.dumps({key: [row] for key in keys}, 4))
     start = time.perf_counter()
     with pytest.raises(InputError, match="set.plk was refused and nothing in it was run: it has a number of .* bits"):
         FeatureSet.load(path)

@@ -23,7 +23,7 @@ def array_digest(array: npt.NDArray[Any]) -> str:
     """
     found = hashlib.sha256(f"{array.dtype.str} {array.shape} ".encode())
     if array.nbytes:
-        found.update(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8)))
+        found.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return found.hexdigest()
 
 

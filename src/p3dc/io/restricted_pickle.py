@@ -168,7 +168,7 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
         function = self.stack.pop()
         if type(function) is not StandIn or type(arguments) is not tuple:
             raise InputError(f"it calls a {type_name(function)}")
-        first = arguments[0] if arguments else None
+        first: Any = arguments[0] if arguments else None
         self._make(64 + (COPIED[type(first)] * len(first) if type(first) in COPIED else 0))
         self.append(function.function(*arguments))
 

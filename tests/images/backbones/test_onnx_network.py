@@ -1,4 +1,5 @@
 import hashlib
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -160,7 +161,7 @@ def with_functions(depth, calls=2):
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
     for number in range(depth):
         names = ["a", *(f"b{i}" for i in range(calls - 1)), "z"]
-        steps = zip(names, names[1:], strict=False)
+        steps = pairwise(names)
         operator, domain = (f"f{number + 1}", "own") if number < depth - 1 else ("GlobalAveragePool", "")
         nodes = [helper.make_node(operator, [one], [other], domain=domain) for one, other in steps]
         made.functions.append(helper.make_function("own", f"f{number}", ["a"], ["z"], nodes, opsets))

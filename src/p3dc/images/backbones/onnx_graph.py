@@ -38,7 +38,12 @@ def check_ends(content: bytes) -> None:
             total += 1 + sizes.get(key, 0) + sum(count(graph.node, depth + 1) for graph in graphs)
         return total
 
-    if count(model.graph.node, 0) > MOST_NODES:
+    try:
+        n_nodes = count(model.graph.node, 0)
+        names = [each.name for each in (*model.graph.input, *model.graph.output)]
+    except UnicodeDecodeError:
+        raise InputError("it has names that are not text. Export it again.") from None
+    if n_nodes > MOST_NODES or len(names) > MOST_NODES:
         raise InputError(f"it has more than {MOST_NODES:,} operators. Export it again.")
 
 
