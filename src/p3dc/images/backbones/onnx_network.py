@@ -219,6 +219,7 @@ class _Starter:
                 options.add_external_initializers_from_files_in_memory([*files], [*files.values()], sizes)
             providers = [*dict.fromkeys((provider, PROCESSOR))]
             session = onnxruntime.InferenceSession(content, options, providers, enable_fallback=0)  # which prints
+            [(each.name, each.shape) for each in (*session.get_inputs(), *session.get_outputs())]  # may be no text
         except Exception as error:
             raise InputError(
                 f"{self.source} is not an ONNX model that can be loaded ({first_line(error)}). Export it again."
