@@ -33,12 +33,6 @@ def test_damaged_files_are_refused_or_harmless():
     assert sum(number for *_, number in rows) > 180 * len(KINDS)
 
 
-def test_every_flipped_bit_of_a_geometry_is_refused_or_harmless():
-    rows = rows_of(0, 0, ["geometry"])
-    check(rows)
-    assert sum(number for *_, number in rows) > 20_000
-
-
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", OWN)
 def test_every_flipped_bit_is_refused_or_harmless(name):
