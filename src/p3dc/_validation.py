@@ -133,6 +133,8 @@ def as_labels(labels: npt.ArrayLike, n_rows: int | None = None, what: str = "lab
         for row, value in enumerate(values):
             if not isinstance(value, str | int | float | np.number) or value != value:
                 raise InputError(f"row {row} has {value!r:.40} for its {what}. Fill in text or a number.")
+            if isinstance(value, str) and value.endswith("\0"):
+                raise InputError(f"row {row} has {value!r:.40} for its {what}, which ends in a NUL. Remove it.")
             if isinstance(value, str) != isinstance(values[0], str):
                 raise InputError(
                     f"row {row} has {value!r:.40} for its {what}, but row 0 has {values[0]!r:.40}. "
@@ -164,6 +166,8 @@ def as_names(names: Iterable[object], n_classes: int | None = None) -> tuple[str
     for place, name in enumerate(listed):
         if not isinstance(name, str | int | float | np.number | np.bool_) or name != name:
             raise InputError(f"class_names has {name!r:.40} at place {place}. Names must be text.")
+        if isinstance(name, str) and name.endswith("\0"):  # NumPy drops it
+            raise InputError(f"class_names has {name!r:.40} at place {place}, which ends in a NUL. Remove it.")
     if n_classes not in (None, len(listed)):
         raise InputError(f"class_names has {len(listed)} names for {n_classes} classes. Give one for each.")
     strings = tuple(map(str, listed))

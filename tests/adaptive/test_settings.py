@@ -29,7 +29,7 @@ def test_the_plain_space_cannot_choose_weights():
         ({"alpha": "auto"}, "alpha is 'auto'. It must be a finite number or None"),
         ({"beta": float("nan")}, "beta is nan"),
         ({"alpha": 0.5, "beta": 0.6}, "outside the triangle"),
-        ({"scale": -1.0}, "scale is -1.0. It must be a finite number, 0 or more, or None"),
+        ({"scale": -1.0}, "scale is -1.0. It must be a number from 0 to 1,000,000,000, or None"),
         ({"scale": "auto"}, "scale is 'auto'"),
         ({"power": -1}, "power is -1"),
         ({"n_nearest": 0}, "n_nearest is 0"),

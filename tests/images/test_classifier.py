@@ -20,7 +20,7 @@ from p3dc.errors import InputError
 from p3dc.images.examples import Example, labelled, read_examples
 from p3dc.images.model_file import VERSION, identity
 from p3dc.images.sources import list_folder
-from p3dc.io.safetensors import read_arrays, write_arrays
+from p3dc.io.safetensors import content_digest, read_arrays, write_arrays
 from tests.conftest import make_features, paper
 from tests.images.conftest import COLOURS, paint, paint_classes
 from tests.images.test_extraction import Colours
@@ -431,7 +431,7 @@ def test_the_file_holds_numbers_and_json_and_nothing_that_runs(classifier, colou
     length = int.from_bytes(raw[:8], "little")
     header = json.loads(raw[8 : 8 + length])
     told = header.pop("__metadata__")
-    assert set(told) == {"format", "version", "facts"}
+    assert set(told) == {"format", "version", "facts", "digest"}
     assert told["format"] == "p3dc-images"
     assert json.loads(told["facts"])["backbone"] == identity(model.backbone) | {"views": 1}
     assert {entry["dtype"] for entry in header.values()} <= {"F32", "F64", "I64", "U8"}
@@ -578,7 +578,8 @@ def changed(path, arrays=None, facts=None, without=(), header=None):
         told = file.metadata()
     told["facts"] = json.dumps(json.loads(told["facts"]) | (facts or {}))
     other = path.with_name("changed.safetensors")
-    save_file(kept | (arrays or {}), other, metadata=told | (header or {}))
+    kept, told = kept | (arrays or {}), told | (header or {})
+    save_file(kept, other, metadata=told | {"digest": content_digest(told, kept)})
     return other
 
 

@@ -15,7 +15,7 @@ import pytest
 from p3dc import Priors
 from p3dc.errors import InputError
 from p3dc.io.atomic import check_folder, remove_temporaries, replacing, write_json
-from p3dc.io.safetensors import read_arrays, write_arrays
+from p3dc.io.safetensors import content_digest, read_arrays, write_arrays
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):
@@ -127,8 +127,9 @@ def test_whatever_makes_arrays_unreadable_is_explained_in_one_sentence(tmp_path)
 
     def write(dtype="F32", facts="{}", shape=(1,), ends=4):
         entry = {"dtype": dtype, "shape": shape, "data_offsets": [0, ends]}
-        header = {"__metadata__": {"format": "p3dc-x", "version": "1", "facts": facts}, "a": entry}
-        text = json.dumps(header).encode()
+        header = {"format": "p3dc-x", "version": "1", "facts": facts}
+        header["digest"] = content_digest(header, {"a": np.zeros(1, dtype=np.float32)})
+        text = json.dumps({"__metadata__": header, "a": entry}).encode()
         path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(ends))
 
     def read():

@@ -12,6 +12,9 @@ SPACES = get_args(Space)
 SCALES: dict[Space, float] = {"whitened": 10.0, "plain": 1.0}
 """What similarities to the priors are multiplied by in Eq. (6), unless a scale is given; 1 is the paper."""
 
+MOST_SCALE = 1e9
+"""A softmax so sharp has one entry that counts; far above, similarities overflow."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -45,8 +48,8 @@ class Settings:
         check_count("n_nearest", self.n_nearest, 1)
         if not is_number(self.power) or self.power < 0:
             raise InputError(f"power is {self.power!r}. It must be a finite number, 0 or more.")
-        if self.scale is not None and (not is_number(self.scale) or self.scale < 0):
-            raise InputError(f"scale is {self.scale!r}. It must be a finite number, 0 or more, or None.")
+        if self.scale is not None and (not is_number(self.scale) or not 0 <= self.scale <= MOST_SCALE):
+            raise InputError(f"scale is {self.scale!r}. It must be a number from 0 to {MOST_SCALE:,.0f}, or None.")
         if self.space not in SPACES:
             raise InputError(f"space is {self.space!r}. It must be one of {', '.join(map(repr, SPACES))}.")
         if self.attention not in ATTENTIONS:

@@ -9,7 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from p3dc._arrays import as_numpy
-from p3dc._validation import as_labels, as_rows, check_directions, check_finite, check_same_width, check_share
+from p3dc._validation import (
+    as_labels,
+    as_rows,
+    check_directions,
+    check_finite,
+    check_same_width,
+    check_share,
+    is_number,
+)
 from p3dc.adaptive.settings import Settings
 from p3dc.classifier.fitted import FittedClassifier
 from p3dc.confidence.temperature import check_temperature
@@ -71,7 +79,7 @@ def unpack_classifier(arrays: Arrays, facts: dict[str, Any]) -> FittedClassifier
     unknown = set(facts["settings"]) - set(asdict(Settings()))
     if unknown:
         raise InputError(f"it has unknown parameters: {', '.join(sorted(unknown))}. Install the p3dc that wrote it.")
-    classes = np.array(facts["classes"], dtype=facts["class_type"])
+    classes = _classes(facts["classes"], np.dtype(facts["class_type"]))
     support, labels = as_rows(arrays["support"], "its features"), arrays["labels"]
     if classes.ndim != 1 or len(np.unique(classes)) != len(classes) or (np.unique(classes) != classes).any():
         raise ValueError("its classes are not sorted")
@@ -96,7 +104,21 @@ def unpack_classifier(arrays: Arrays, facts: dict[str, Any]) -> FittedClassifier
         unlabelled,
         facts["pile_balance"],
     )
-    return fitted if fitted.reject is None else fitted.with_threshold(float(facts["unknown_below"]))
+    if fitted.reject is None:
+        return fitted
+    threshold = facts["unknown_below"]
+    if not is_number(threshold) and threshold != -np.inf:  # which is that of a single class
+        raise ValueError(f"its unknown_below is {threshold!r:.40}, which is no threshold")
+    return fitted.with_threshold(float(threshold))
+
+
+def _classes(labels: Any, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return the classes of a file as an array, if all of them are of its type."""
+    kinds = {"U": str, "f": float, "b": bool}
+    if not isinstance(labels, list) or {*map(type, labels)} != {kinds.get(dtype.kind, int)}:
+        raise ValueError(f"its classes are not all of type {dtype}")
+    classes = as_labels(labels)  # text as long as it is, whatever length the type has
+    return classes if dtype.kind == "U" else classes.astype(dtype)
 
 
 def _plain(value: Any) -> Any:

@@ -39,6 +39,8 @@ def check_support(estimator: Any, X: npt.ArrayLike, y: npt.ArrayLike, *, reset: 
         support = _check_tensor(estimator, X, reset=reset)
         labels = as_labels(as_numpy(y), len(support))
     else:
+        if isinstance(y, list | tuple) and any(isinstance(label, str) for label in y):
+            y = as_labels(y)  # NumPy alone would turn numbers among them into text
         support, labels = validate_data(estimator, X, as_numpy(y), reset=reset, dtype=FLOATS, ensure_all_finite=False)
         as_labels(labels)
     check_classification_targets(labels)

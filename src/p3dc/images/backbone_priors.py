@@ -61,8 +61,13 @@ class Scatter:
         """Read what :meth:`save` wrote."""
         arrays, numbers = read_arrays(path, "geometry", VERSION, required=[*ARRAYS], facts=NUMBERS)
         axes, gains, mean = (arrays[name].astype(np.float64) for name in ARRAYS)
-        distance = float(numbers.pop("distance"))
-        return cls(_geometry(axes, gains, mean[None], numbers), mean, distance)
+        try:
+            distance = float(numbers.pop("distance"))
+            if not 0 < distance < np.inf:
+                raise ValueError(f"its classes lie at a distance of {distance:g}")
+            return cls(_geometry(axes, gains, mean[None], numbers), mean, distance)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InputError(f"{path} is damaged ({error}). Write it again with save.") from None
 
     def save(self, path: str | os.PathLike[str], dtype: npt.DTypeLike = np.float32) -> None:
         """Write a safetensors file."""

@@ -24,7 +24,19 @@ from p3dc.images.file_formats import FORMATS, IN_WORDS, format_name, is_heif
 from p3dc.io.store import StoreError, location
 
 MAX_PIXELS = 100_000_000
-"""Larger images are refused before decoding: 100 million pixels take 300 MB, and more while they are rotated."""
+"""Larger images are refused before decoding."""
+
+MAX_DECODED = 8 * MAX_PIXELS
+"""Bytes that an image may take while it is decoded."""
+
+PIXEL_BYTES = {"I;16": 14, "I;16B": 14, "I": 18, "F": 18}
+"""Bytes that a pixel takes, by mode; 8 in all others, because Pillow keeps colours in 4 and the result in 4 more."""
+
+MAX_FILE = 2**29
+"""Larger files are refused: some formats are read whole before they are decoded."""
+
+STRIP = 2**22
+"""Pixels of an image with transparency that are converted at a time."""
 
 HEAD = 64
 """How many bytes the format is told by."""
@@ -134,26 +146,22 @@ def read_image(path: Photo, *, short_side: int | None = None) -> Image.Image:
 
 def read_image_file(file: IO[bytes], *, short_side: int | None = None, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """Read an image as :func:`read_image` does, from an open file."""
-    if not file.seek(0, io.SEEK_END):
+    size = file.seek(0, io.SEEK_END)
+    if not size:
         raise ImageError("The file is empty. Fetch it again.")
+    if size > MAX_FILE:
+        raise ImageError(f"It has {size:,} bytes; more than {MAX_FILE:,} are refused. Save it compressed.")
     file.seek(0)
     head = file.read(HEAD)
     file.seek(0)
+    if format_name(head) == "TIFF":  # libtiff would map the file into memory, and a file that is cut ends the process
+        file = io.BytesIO(file.read(MAX_FILE))
     formats = ("HEIF",) if is_heif(head) else FORMATS
     if "HEIF" in formats:
         _register_heif()
     try:
-        with _quiet(), Image.open(file, formats=formats) as image:
-            width, height = image.size
-            if width * height > max_pixels:
-                raise TooManyPixelsError(
-                    f"It has {width:,}×{height:,} pixels; more than {max_pixels:,} are refused. Scale it down first."
-                )
-            scale = draft_scale(width, height, short_side)
-            if scale > 1:
-                image.draft(None, (width // scale, height // scale))
-            image.load()
-            return _as_rgb(_upright(image))
+        with _quiet():
+            return _decode(Image.open(file, formats=formats), short_side, max_pixels)
     except ImageError:
         raise
     except UnidentifiedImageError:
@@ -172,6 +180,27 @@ def read_image_file(file: IO[bytes], *, short_side: int | None = None, max_pixel
         kind = format_name(head)
         what = "It" if kind is None else f"Its format is {kind}, but it"
         raise ImageError(f"{what} is cut off or damaged ({why}). Fetch it again.") from None
+
+
+def _decode(image: Image.Image, short_side: int | None, max_pixels: int) -> Image.Image:
+    width, height = image.size
+    if width * height > max_pixels:
+        raise TooManyPixelsError(
+            f"It has {width:,}×{height:,} pixels; more than {max_pixels:,} are refused. Scale it down first."
+        )
+    n_bytes = PIXEL_BYTES.get(image.mode, 8) * width * height
+    if n_bytes > MAX_DECODED:
+        raise TooManyPixelsError(
+            f"It has {width:,}×{height:,} pixels of mode {image.mode}, which take {n_bytes:,} bytes; more than "
+            f"{MAX_DECODED:,} are refused. Scale it down first, or save it in 8 bits."
+        )
+    scale = draft_scale(width, height, short_side)
+    if scale > 1:
+        image.draft(None, (width // scale, height // scale))
+    image.load()
+    turn = _upright_by(image)
+    image = _as_rgb(image)
+    return image if turn is None else image.transpose(turn)
 
 
 def draft_scale(width: int, height: int, short_side: int | None) -> int:
@@ -202,23 +231,30 @@ def _register_heif() -> None:
     pi_heif.register_heif_opener(thumbnails=False)
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def _upright_by(image: Image.Image) -> Image.Transpose | None:
+    """Return the transposition that turns an image upright, if it needs one."""
     try:
-        method = UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+        return UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:  # damaged EXIF can raise anything, but the pixels are intact
-        method = None
-    return image if method is None else image.transpose(method)
+        return None
 
 
 def _as_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith(("I", "F")):
         return Image.fromarray(_as_bytes(np.asarray(image))).convert("RGB")
     if image.has_transparency_data:
-        colours = image.convert("RGBA")
-        white = Image.new("RGB", image.size, "white")
-        white.paste(colours, mask=colours.getchannel("A"))
-        return white
-    return image.convert("RGB")
+        return _on_white(image)
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """Put an image with transparency on white, some rows at a time: the steps between need much memory."""
+    (width, height), white = image.size, Image.new("RGB", image.size, "white")
+    rows = max(1, STRIP // width)
+    for top in range(0, height, rows):
+        colours = image.crop((0, top, width, min(top + rows, height))).convert("RGBA")
+        white.paste(colours, (0, top), mask=colours)
+    return white
 
 
 def _as_bytes(grey: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
@@ -238,7 +274,8 @@ def _as_bytes(grey: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
     >>> _as_bytes(np.array([-1000, -500, 1000]))
     array([  0,  64, 255], dtype=uint8)
     """
-    values = np.clip(np.nan_to_num(grey.astype(np.float32), posinf=0, neginf=0), -1e30, 1e30)
+    values = np.nan_to_num(grey.astype(np.float32), copy=False, posinf=0, neginf=0)
+    np.clip(values, -1e30, 1e30, out=values)
     least, greatest = float(values.min()), float(values.max())
     whole = grey.dtype.kind in "iu"
     if whole and grey.dtype.itemsize == 2:

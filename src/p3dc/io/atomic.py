@@ -138,7 +138,7 @@ def _flush(path: Path, mode: int) -> None:
 def damaged(path: object, error: Exception, otherwise: str = "cannot be read") -> InputError:
     """Return the error for a file that is damaged or ``otherwise`` cannot be used."""
     why = str(error) or type(error).__name__
-    return InputError(f"{path} is damaged or {otherwise} ({why}). Fetch or write it again.")
+    return InputError(f"{path} is damaged or {otherwise} ({why:.300}). Fetch or write it again.")
 
 
 def write_json(path: str | os.PathLike[str], content: object) -> None:

@@ -1,5 +1,10 @@
-"""Features in Parquet: one file, or a folder of parts."""
+"""Features in Parquet: one file, or a folder of parts.
 
+Files that this package writes have checksums on their pages and, under ``p3dc.digests``, digests of what a checksum
+does not cover: the content of each column, and the schema and metadata themselves.
+"""
+
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,10 +18,18 @@ import numpy.typing as npt
 from p3dc._arrays import Floats
 from p3dc.errors import InputError
 from p3dc.io.atomic import damaged
+from p3dc.io.digests import json_digest
+from p3dc.io.memory import check_memory
 from p3dc.io.store import Location, StoreError
 
 COLUMNS = ("embedding", "label", "id")
 CLASS_NAMES_KEY = b"p3dc.class_names"
+DIGESTS_KEY = b"p3dc.digests"
+FIELD_ID_KEY, FIELD_ID = b"PARQUET:field_id", b"20613"
+"""The number of the first column in files with digests: it lies apart from the metadata, which damage can hide."""
+
+LONGEST_TEXT = 4096
+"""Characters of a label or an id, at most; NumPy gives every row as many as the longest has."""
 
 Batch = tuple[Floats, npt.NDArray[Any], npt.NDArray[Any] | None]
 """Some rows: features, labels as the file has them, ids."""
@@ -101,7 +114,7 @@ def read_vectors(path: Location, name: str) -> Floats | None:
             if name not in file.schema_arrow.names:
                 return None
             try:
-                for batch in file.iter_batches(batch_size=256, columns=[name]):
+                for batch in _checked_batches(file, 256, [name]):
                     blocks.append(_vectors(part, sum(map(len, blocks)), batch.column(name)))
             except InputError:
                 raise
@@ -111,6 +124,7 @@ def read_vectors(path: Location, name: str) -> Floats | None:
 
 
 def _empty(path: Location, shape: tuple[int, int], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    check_memory(path, math.prod(shape) * dtype.itemsize)
     try:
         return np.empty(shape, dtype)
     except (MemoryError, ValueError):
@@ -138,7 +152,11 @@ def open_parquet(part: Location) -> Any:
     try:
         # Without these a reader holds all row groups, or all of one, before it returns the first row.
         file = part if isinstance(part, Path) else part.open()
-        return pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20)
+        opened = pq.ParquetFile(file, pre_buffer=False, buffer_size=2**20, page_checksum_verification=True)
+        if (written := _digests(opened)) and written.get(FOOTER) != _footer_digest(opened):
+            opened.close()
+            raise ValueError("its metadata do not have the digest that was written with them")
+        return opened
     except StoreError:
         raise
     except Exception as error:  # a damaged file can raise anything
@@ -189,7 +207,7 @@ def parquet_batches(path: Location, columns: tuple[str, str, str]) -> Iterator[B
             present = file.schema_arrow.names
             done = 0
             try:
-                for batch in file.iter_batches(batch_size=4096, columns=[name for name in columns if name in present]):
+                for batch in _checked_batches(file, 4096, [name for name in columns if name in present]):
                     if not len(batch):
                         continue
                     block = _vectors(part, done, batch.column(embedding)).astype(dtype, copy=False)
@@ -229,6 +247,8 @@ def _values(part: Location, start: int, column: Any, name: str) -> npt.NDArray[A
         row = start + column.is_null().to_pylist().index(True)
         raise InputError(f"{part} row {row} has no {name}. Fill it in or remove the row.")
     values: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "O" and (longest := max(map(len, values), default=0)) > LONGEST_TEXT:
+        raise InputError(f"{part} has a {name} of {longest:,} characters; {LONGEST_TEXT:,} are the most. Shorten it.")
     if values.dtype.kind == "f" and np.isnan(values).any():
         row = start + int(np.flatnonzero(np.isnan(values))[0])
         raise InputError(f"{part} row {row} has NaN for its {name}. Fill it in or remove the row.")
@@ -246,10 +266,82 @@ def write_parquet(
 
     records = (_record_batch(*batch) for batch in batches)
     first = next(records)
-    with pq.ParquetWriter(file, first.schema.with_metadata(_as_json(metadata)), use_dictionary=["label"]) as writer:
+    marked = first.schema.set(0, first.schema.field(0).with_metadata({FIELD_ID_KEY: FIELD_ID}))
+    schema, content = marked.with_metadata(_as_json(metadata)), _ColumnDigests()
+    with pq.ParquetWriter(file, schema, use_dictionary=["label"], write_page_checksum=True) as writer:
         for record in chain([first], records):
             writer.write_batch(record)
-        writer.add_key_value_metadata(_as_json(last or {}))
+            content.add(record)
+        ending = _as_json(last or {})
+        footer = _described(schema.names, content.n_rows, _as_json(metadata) | ending)
+        writer.add_key_value_metadata(ending | _as_json({"digests": content.digests() | {FOOTER: footer}}))
+
+
+FOOTER = ""
+"""Under which the digests of the columns have that of the schema and the metadata; no column has this name."""
+
+
+class _ColumnDigests:
+    """Digests of columns that come in batches, however these are cut."""
+
+    def __init__(self) -> None:
+        self.n_rows = 0
+        self.found: dict[str, Any] = {}
+
+    def add(self, record: Any) -> None:
+        """Take in the rows of a batch."""
+        self.n_rows += len(record)
+        for name in record.schema.names:
+            for piece in _bytes_of(record.column(name)):
+                self.found.setdefault(name, hashlib.sha256()).update(piece)
+
+    def digests(self) -> dict[str, str]:
+        """Return the digest of each column."""
+        return {name: found.hexdigest() for name, found in self.found.items()}
+
+
+def _bytes_of(column: Any) -> Iterator[Any]:
+    """Yield what tells the rows of a column from others: the types and numbers of vectors, the text of labels."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(column.type):
+        values = column.flatten().to_numpy(zero_copy_only=False)
+        yield np.ascontiguousarray(values).view(np.uint8)
+    else:
+        yield "".join(f"{text}\0" for text in column.to_pylist()).encode()
+
+
+def _described(names: list[str], n_rows: int, metadata: Mapping[str, str]) -> str:
+    return json_digest([names, n_rows, dict(metadata)])
+
+
+def _digests(file: Any) -> dict[str, str]:
+    """Return the digests that a file was written with; none if another program wrote it."""
+    found = json.loads((file.metadata.metadata or {}).get(DIGESTS_KEY, b"{}"))
+    if not isinstance(found, dict):
+        raise ValueError("its digests are no table")
+    if not found and any((field.metadata or {}).get(FIELD_ID_KEY) == FIELD_ID for field in file.schema_arrow):
+        raise ValueError("it was written with digests but has lost them")
+    return found
+
+
+def _footer_digest(file: Any) -> str:
+    known = {key.decode(): value.decode() for key, value in file.metadata.metadata.items() if key.startswith(b"p3dc.")}
+    del known[DIGESTS_KEY.decode()]
+    return _described(file.schema_arrow.names, file.metadata.num_rows, known)
+
+
+def _checked_batches(file: Any, n_rows: int, columns: list[str]) -> Iterator[Any]:
+    """Read columns a batch at a time, and refuse the file after the last if its digests are of other content."""
+    written, content = _digests(file), _ColumnDigests()
+    for batch in file.iter_batches(batch_size=n_rows, columns=columns):
+        if written:
+            content.add(batch)
+        yield batch
+    found = content.digests()
+    changed = [name for name in columns if written and written.get(name) != found.get(name)]
+    if changed:
+        raise ValueError(f"{changed[0]} does not have the digest that was written with it")
 
 
 def _as_json(metadata: Mapping[str, object]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from p3dc.io.atomic import damaged
 from p3dc.io.restricted_pickle import (
     MOST_GROWTH,
     NUMBERS,
+    SMALL,
     Buildable,
     LongString,
     Rules,
@@ -29,8 +30,6 @@ from p3dc.io.restricted_pickle import (
     unpickle,
 )
 
-SMALL = 2**30
-"""Features of fewer bytes are read even if the file repeats them."""
 VIEW_BYTES = 128
 """What a row of an array takes besides its numbers, at most."""
 

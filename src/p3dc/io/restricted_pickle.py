@@ -36,8 +36,17 @@ NUMBERS = {int, float} | {np.dtype(code).type for code in "efdgbhilqBHILQ"}
 KEYS = NUMBERS | {str, bytes, bool, type(None), np.bool_}
 MOST_GROWTH = 16
 """How many times the bytes of a file its content may take; more means that it repeats itself."""
-COPIED = {list, tuple, str, bytes, bytearray}
-"""What stand-ins copy when they get it as their first argument."""
+SMALL = 2**25
+"""Bytes that a file may take in any case."""
+MADE = dict.fromkeys(("EMPTY_LIST", "EMPTY_DICT", "LIST", "DICT"), 64) | {"EMPTY_SET": 216}
+MADE |= dict.fromkeys(("MEMOIZE", "PUT", "BINPUT"), 96)
+"""Bytes that opcodes of one or two bytes make, which a file may consist of."""
+COPIED: dict[type, int] = {list: 64, tuple: 64, str: 4, bytes: 1, bytearray: 1}
+"""What stand-ins copy when they get it as their first argument, and the bytes that each entry may take in the copy."""
+LARGEST = 2**127
+"""Whole numbers are smaller; the largest that a format has is the magic number of torch's files, of 77 bits."""
+HASHED = 2**61 - 1
+"""Whole numbers below have hashes of their own; larger ones can be chosen to collide, and are no keys."""
 LONG = 512
 """Strings of more bytes may stay in the file."""
 
@@ -83,10 +92,11 @@ def stand_ins(*entries: tuple[Iterable[str], str, Callable[..., Any]]) -> dict[t
 class LongString:
     """Bytes that stay in the file, or text there that stands for bytes."""
 
-    __slots__ = ("encoding", "file", "length", "start")
+    __slots__ = ("decoded_length", "encoding", "file", "length", "start")
 
     def __init__(self, file: BinaryIO, length: int, encoding: str | None) -> None:
         self.file, self.start, self.length, self.encoding = file, file.tell(), length, encoding
+        self.decoded_length = length if encoding in (None, "latin1") else None
 
     def __bytes__(self) -> bytes:
         self.file.seek(self.start)
@@ -94,12 +104,11 @@ class LongString:
         return found if self.encoding is None else found.decode(self.encoding).encode("latin1")
 
     def __len__(self) -> int:
-        if self.encoding in (None, "latin1"):
-            return self.length
-        here = self.file.tell()
-        length = len(bytes(self))
-        self.file.seek(here)
-        return length
+        if self.decoded_length is None:
+            here = self.file.tell()
+            self.decoded_length = len(bytes(self))
+            self.file.seek(here)
+        return self.decoded_length
 
 
 def check_keys(keys: Iterable[object], what: str) -> None:
@@ -107,6 +116,8 @@ def check_keys(keys: Iterable[object], what: str) -> None:
     for key in keys:
         if type(key) not in KEYS:
             raise InputError(f"it has a {type_name(key)} where a {what} should be named")
+        if type(key) is int and not -HASHED < key < HASHED:
+            raise InputError(f"it has a number of {key.bit_length()} bits where a {what} should be named")
 
 
 def type_name(value: object) -> str:
@@ -131,7 +142,7 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
 
     def __init__(self, file: BinaryIO, rules: Rules) -> None:
         super().__init__(file, encoding="latin1")
-        self.file, self.rules, self.copied = file, rules, 0
+        self.file, self.rules, self.made = file, rules, 0
         here = file.tell()
         self.end = file.seek(0, os.SEEK_END)
         file.seek(here)
@@ -157,18 +168,33 @@ class _RestrictedUnpickler(pickle._Unpickler):  # the one in C crashes on deeply
         function = self.stack.pop()
         if type(function) is not StandIn or type(arguments) is not tuple:
             raise InputError(f"it calls a {type_name(function)}")
-        if arguments and type(arguments[0]) in COPIED:
-            self.copied += len(arguments[0])
-            if self.copied > MOST_GROWTH * self.end:
-                raise InputError("it copies its content over and over")
+        first: Any = arguments[0] if arguments else None
+        self._make(64 + (COPIED[type(first)] * len(first) if type(first) in COPIED else 0))
         self.append(function.function(*arguments))
+
+    def _make(self, n_bytes: int) -> None:
+        """Count what the content takes beyond the strings and numbers that the file spells out."""
+        self.made += n_bytes
+        if self.made > max(SMALL, MOST_GROWTH * self.end):
+            raise InputError("it copies its content over and over")
 
     def load_build(self) -> None:
         state = self.stack.pop()
         target = self.stack[-1]
         if not isinstance(target, Buildable):
             raise InputError(f"it tries to change a {type_name(target)}")
+        if type(state) is tuple:  # text is copied where it stands for bytes
+            self._make(sum(len(part) for part in state if type(part) is str))
         target.set_state(state)
+
+    def _load_number(self, load: Callable[[Any], None]) -> None:
+        load(self)
+        if not -LARGEST < self.stack[-1] < LARGEST:
+            raise InputError(f"it has a number of {self.stack[-1].bit_length()} bits")
+
+    def _load_counted(self, load: Callable[[Any], None], n_bytes: int) -> None:
+        self._make(n_bytes)
+        load(self)
 
     def load_binpersid(self) -> None:
         if self.rules.persistent is None:
@@ -237,7 +263,12 @@ def _dispatch() -> dict[int, Any]:
             size, encoding = STRINGS[opcode.name]
             table[code] = partial(_RestrictedUnpickler._load_string, size=size, encoding=encoding)
         elif opcode.name in admitted:
-            table[code] = own.get(f"load_{opcode.name.lower()}", pickle._Unpickler.dispatch[code])
+            load = own.get(f"load_{opcode.name.lower()}", pickle._Unpickler.dispatch[code])
+            if opcode.name in ("INT", "LONG", "LONG1", "LONG4"):
+                load = partial(_RestrictedUnpickler._load_number, load=load)
+            elif opcode.name in MADE:
+                load = partial(_RestrictedUnpickler._load_counted, load=load, n_bytes=MADE[opcode.name])
+            table[code] = load
         else:
             table[code] = partial(_RestrictedUnpickler._refuse, opcode=opcode.name)
     return table

@@ -11,16 +11,19 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from p3dc._validation import listed
 from p3dc.errors import InputError
 from p3dc.io.atomic import check_text, replacing
+from p3dc.io.digests import Arrays, array_digests, json_digest
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+HEADER = ("format", "version", "facts")
 
 
 def write_arrays(path: str | os.PathLike[str], kind: str, version: int, arrays: Arrays, facts: object) -> None:
-    """Write named arrays and JSON facts as one safetensors file of a kind and a version."""
+    """Write named arrays and JSON facts as one safetensors file of a kind and a version, with a digest of them all."""
     header = {"format": f"p3dc-{kind}", "version": str(version), "facts": json.dumps(facts, ensure_ascii=False)}
     check_text([header["facts"]], f"the contents of {path}")
+    header["digest"] = content_digest(header, arrays)
     with replacing(path) as temporary:
         try:
             save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary, metadata=header)
@@ -39,7 +42,7 @@ def read_arrays(
     facts: Collection[str],
     optional_facts: Collection[str] = (),
 ) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Read what :func:`write_arrays` wrote; refuse entries that this version does not know, by name."""
+    """Read what :func:`write_arrays` wrote; refuse damage, and entries that this version does not know, by name."""
     if not Path(path).is_file():
         raise InputError(f"{path} is not a file. Give the path of a file written by save.")
     try:
@@ -52,12 +55,14 @@ def read_arrays(
             for key, array in arrays.items():
                 if array.dtype.kind == "V":  # a type that NumPy knows only with another package
                     raise TypeError(f"{key} is of type {array.dtype}")
+        if header.get("digest") != content_digest(header, arrays):
+            raise ValueError("its content does not have the digest that was written with it")
         found = json.loads(header["facts"])
     except InputError:
         raise
     except Exception as error:  # a damaged file can raise anything
         raise InputError(
-            f"{path} is damaged or is not a safetensors file ({error}). Write it again with save."
+            f"{path} is damaged or is not a safetensors file ({error!s:.300}). Write it again with save."
         ) from None
     if not isinstance(found, dict):
         raise InputError(f"{path} holds no table of facts. Write it again with save.")
@@ -65,13 +70,20 @@ def read_arrays(
     return arrays, found
 
 
+def content_digest(header: Mapping[str, str], arrays: Arrays) -> str:
+    """Return the digest that a file of this header and these arrays must have."""
+    return json_digest([{key: header[key] for key in HEADER}, array_digests(arrays)])
+
+
 def _check_header(path: str | os.PathLike[str], header: Mapping[str, str], kind: str, version: int) -> None:
     expected = f"p3dc-{kind}"
     if header.get("format") != expected:
-        raise InputError(f"{path} is of format {header.get('format')!r}, not {expected!r}. Give a file of that kind.")
+        raise InputError(
+            f"{path} is of format {header.get('format')!r:.40}, not {expected!r}. Give a file of that kind."
+        )
     if header.get("version") != str(version):
         raise InputError(
-            f"{path} has version {header.get('version')} of {expected}, but this p3dc reads version {version}. "
+            f"{path} has version {header.get('version')!s:.40} of {expected}, but this p3dc reads version {version}. "
             "Install the p3dc that wrote it, or write it again."
         )
 
@@ -82,7 +94,7 @@ def _check_keys(
     unknown = sorted(found - set(required) - set(optional))
     missing = sorted(set(required) - found)
     if unknown:
-        raise InputError(f"{path} has an unknown {what}: {', '.join(unknown)}. Install the p3dc that wrote it.")
+        raise InputError(f"{path} has an unknown {what}: {listed(unknown)!s:.300}. Install the p3dc that wrote it.")
     if missing:
         raise InputError(f"{path} lacks the {what} {', '.join(missing)}. Write it again with save.")
 

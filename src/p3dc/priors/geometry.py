@@ -15,6 +15,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from p3dc._arrays import Array, Mask, is_tensor, read_only, row_blocks, to_device_of
+from p3dc._validation import is_number
 from p3dc.method import l2_normalize
 
 N_AXES = 128
@@ -24,6 +25,7 @@ WHITENING = 0.2  # share of the within-class scatter in the whitening covariance
 SHARED = 2.0  # squared tightness over that of clusters; empirical, chosen on validation classes
 TIGHTEST = 0.9  # squared tightness that this factor does not exceed
 NUMBERS = ("rest", "tightness", "spread")
+LARGEST_GAIN = 10.0  # a gain is at most the root of 1 / (1 - WHITENING), and an entry of an axis at most 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +57,10 @@ class Moments:
         """Read the moments of prototypes from named arrays."""
         square = prototypes.shape[1:] * 2
         scatters = {name: _of_shape(arrays[name], square) for name in SCATTERS if name in arrays}
-        return cls(
-            _of_shape(arrays["lengths"], prototypes.shape[:1]), scatters.get("scatter"), scatters.get("cluster_scatter")
-        )
+        lengths = _of_shape(arrays["lengths"], prototypes.shape[:1])
+        if not (lengths > 0).all() or not all(np.isfinite(each).all() for each in (lengths, *scatters.values())):
+            raise ValueError("it has numbers that are not finite, or lengths that are not positive")
+        return cls(lengths, scatters.get("scatter"), scatters.get("cluster_scatter"))
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Take the moments apart: arrays by name."""
@@ -124,13 +127,17 @@ class Geometry:
         """Put together what :meth:`to_arrays` took apart, with the prototypes that it belongs to."""
         lengths, gains = _of_shape(arrays["lengths"], prototypes.shape[:1]), arrays["gains"]
         axes = _of_shape(arrays["axes"], gains.shape + prototypes.shape[1:])
+        if not all(is_number(numbers[name]) for name in NUMBERS):
+            raise ValueError("it has something other than numbers")
         found = {name: float(numbers[name]) for name in NUMBERS}
-        positive = (lengths.min(), gains.min(initial=1), found["rest"], found["spread"])
-        if not (np.isfinite(axes).all() and np.isfinite(gains).all() and np.isfinite(lengths).all()):
-            raise ValueError("it has numbers that are not finite")
-        if not (0 < found["tightness"] < 1 and all(0 < number < np.inf for number in positive)):
+        positive = (*lengths, *gains, *found.values())
+        small = (*gains, *found.values(), *abs(axes).max(axis=1, initial=0))
+        if not (found["tightness"] < 1 and all(0 < each < np.inf for each in positive) and max(small) < LARGEST_GAIN):
             raise ValueError("it has numbers that no geometry has")
-        whitened = whitened_means(prototypes, lengths, axes, gains, found["rest"])
+        with np.errstate(all="ignore"):
+            whitened = whitened_means(prototypes, lengths, axes, gains, found["rest"])
+        if not all(np.isfinite(each).all() for each in (axes, gains, lengths, whitened)):
+            raise ValueError("it has numbers that are not finite, or make others infinite")
         return cls(axes, gains, **found, lengths=lengths, prototypes=whitened)
 
     def to_device_of(self, other: Any) -> "Geometry":

@@ -303,7 +303,7 @@ class Priors:
     @classmethod
     def from_arrays(cls, arrays: dict[str, npt.NDArray[Any]], facts: dict[str, Any]) -> "Priors":
         """Put together what :meth:`to_arrays` took apart."""
-        means, facts_of_geometry = arrays["prototypes"], facts["geometry"]
+        means, facts_of_geometry = as_rows(arrays["prototypes"], "prototypes"), facts["geometry"]
         reason = facts_of_geometry if isinstance(facts_of_geometry, str) else ""
         if reason and "axes" in arrays:
             raise InputError(f"its geometry is damaged ({reason:.40}). Build the priors again.")
@@ -312,7 +312,7 @@ class Priors:
             geometry = None if reason else Geometry.from_arrays(means, arrays, facts_of_geometry)
             keys = facts.get("central", [[]] * len(means))
             central = unpack_central(arrays, keys, len(means))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"its geometry is damaged ({error}). Build the priors again.") from None
         clusters = arrays.get("clusters")
         return cls(means, facts["class_names"], arrays.get("counts"), moments, geometry, reason, clusters, central)

@@ -1,4 +1,5 @@
 import hashlib
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ FIVE_COLOURS = [("Constant", [], ["kernel"], {"value": KERNEL}), ("Conv", ["pixe
     ],
 )
 def test_other_models_are_refused_in_a_sentence(content, sentence, capfd):
-    with pytest.raises(InputError, match=f"the model .*({sentence})"):
+    with pytest.raises(InputError, match=f"the model:? .*({sentence})"):
         OnnxBackbone(content, HOW)
     assert capfd.readouterr() == ("", "")
 
@@ -120,3 +121,58 @@ def test_a_wrong_number_of_threads_is_refused(threads):
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="none.onnx cannot be read"):
         OnnxBackbone(tmp_path / "none.onnx", HOW)
+
+
+def looping(operator="Loop", times=2**62):
+    """A network that does nothing, as often as a number in it says, before it gives the mean of each colour."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["going"]), helper.make_node("Identity", ["x"], ["y"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, None),
+        ],
+        [
+            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+        ],
+    )
+    often = helper.make_tensor("often", TensorProto.INT64, [], [times])
+    nodes = [
+        ("Constant", [], ["times"], {"value": often}),
+        ("GlobalAveragePool", ["pixels"], ["means"], {}),
+        (operator, ["times", "", "means"], ["features"], {"body": body}),
+    ]
+    return model(nodes)
+
+
+def test_a_network_with_a_loop_is_refused_before_it_runs():
+    with pytest.raises(InputError, match="the model: it has a Loop, which may run for ever. Export it without loops"):
+        OnnxBackbone(looping(), HOW)
+
+
+def with_functions(depth, calls=2):
+    """A network of functions, each of which calls the next several times."""
+    import onnx
+
+    made = onnx.load_from_string(model([("f0", ["pixels"], ["features"], {"domain": "own"})]))
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    for number in range(depth):
+        names = ["a", *(f"b{i}" for i in range(calls - 1)), "z"]
+        steps = pairwise(names)
+        operator, domain = (f"f{number + 1}", "own") if number < depth - 1 else ("GlobalAveragePool", "")
+        nodes = [helper.make_node(operator, [one], [other], domain=domain) for one, other in steps]
+        made.functions.append(helper.make_function("own", f"f{number}", ["a"], ["z"], nodes, opsets))
+    return made.SerializeToString()
+
+
+def test_functions_are_run_unless_they_multiply_each_other_without_end(rng):
+    pixels = rng.random((2, 3, 6, 6), dtype=np.float32)
+    backbone = OnnxBackbone(with_functions(3), HOW)
+    np.testing.assert_allclose(backbone.embed(pixels), pixels.mean(axis=(2, 3)), rtol=1e-5)
+    with pytest.raises(InputError, match="more than 1,000,000 operators"):
+        OnnxBackbone(with_functions(60), HOW)
+    with pytest.raises(InputError, match="lie too deep in each other"):
+        OnnxBackbone(with_functions(200, calls=1), HOW)

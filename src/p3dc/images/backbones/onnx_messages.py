@@ -48,13 +48,13 @@ class Model:
     def parse(cls, content: bytes) -> "Model":
         """Read a model from the content of its file."""
         try:
-            (graph,) = _messages(content, GRAPH)
-            nodes = [_node(each) for each in _messages(graph, 1)]
-            constants = {_text(each, 8): each for each in _messages(graph, 5)}
+            (graph,) = messages(content, GRAPH)
+            nodes = [_node(each) for each in messages(graph, 1)]
+            constants = {text(each, 8): each for each in messages(graph, 5)}
             for node in nodes:
                 if node.operation == "Constant" and "value" in node.attributes:
-                    (constants[node.outputs[0]],) = _messages(node.attributes["value"], 5)
-            return cls(content, nodes, constants, [_text(each, 1) for each in _messages(graph, GRAPH_OUTPUT)])
+                    (constants[node.outputs[0]],) = messages(node.attributes["value"], 5)
+            return cls(content, nodes, constants, [text(each, 1) for each in messages(graph, GRAPH_OUTPUT)])
         except (ValueError, IndexError) as error:
             why = first_line(error)
             raise InputError(f"it is not an ONNX model that can be read ({why}). Export it again.") from None
@@ -66,7 +66,7 @@ class Model:
 
     def ending_in(self, name: str, kind: int = FLOAT) -> bytes:
         """Return the model with one value of its graph as its only output; ONNX Runtime drops what no output needs."""
-        (graph,) = _messages(self.content, GRAPH)
+        (graph,) = messages(self.content, GRAPH)
         kept = [field.whole for field in read_fields(graph) if field.number != GRAPH_OUTPUT]
         new = write_field(GRAPH, b"".join([*kept, write_field(GRAPH_OUTPUT, write_value(name, kind))]))
         return b"".join(new if field.number == GRAPH else field.whole for field in read_fields(self.content))
@@ -80,7 +80,7 @@ def integer_attribute(node: Node, name: str) -> int:
 
 def external_facts(tensor: Message) -> dict[str, str]:
     """Return where a tensor's values lie in another file: its location, offset and length."""
-    return {_text(entry, 1): _text(entry, 2) for entry in _messages(tensor, EXTERNAL)}
+    return {text(entry, 1): text(entry, 2) for entry in messages(tensor, EXTERNAL)}
 
 
 def read_array(tensor: Message, external: dict[str, bytes]) -> npt.NDArray[Any] | None:
@@ -93,7 +93,7 @@ def read_array(tensor: Message, external: dict[str, bytes]) -> npt.NDArray[Any] 
         data, start = external[facts["location"]], int(facts.get("offset", 0))
         held = [data[start : start + int(facts.get("length", len(data) - start))]]
     else:
-        held = [*map(bytes, _messages(tensor, RAW) or _messages(tensor, FLOATS))]
+        held = [*map(bytes, messages(tensor, RAW) or messages(tensor, FLOATS))]
     if not isinstance(number, int) or number not in TYPES or not held:
         return None
     return np.frombuffer(b"".join(held), TYPES[number]).reshape(dims)
@@ -139,13 +139,15 @@ def write_model(
     return write_field(1, IR_VERSION) + write_field(GRAPH, graph) + write_field(8, opset)
 
 
-def _messages(message: Message, number: int) -> list[memoryview]:
+def messages(message: Message, number: int) -> list[memoryview]:
+    """Return the messages, or texts, that a field holds."""
     found = [field.value for field in read_fields(message) if field.number == number]
     return [each for each in found if isinstance(each, memoryview)]
 
 
-def _text(message: Message, number: int) -> str:
-    return "".join(bytes(each).decode() for each in _messages(message, number)[-1:])
+def text(message: Message, number: int) -> str:
+    """Return the text that a field holds, the last one of several."""
+    return "".join(bytes(each).decode() for each in messages(message, number)[-1:])
 
 
 def _integers(value: int | memoryview) -> list[int]:
@@ -153,5 +155,5 @@ def _integers(value: int | memoryview) -> list[int]:
 
 
 def _node(message: Message) -> Node:
-    inputs, outputs = ([bytes(each).decode() for each in _messages(message, number)] for number in (1, 2))
-    return Node(_text(message, 4), inputs, outputs, {_text(each, 1): each for each in _messages(message, 5)})
+    inputs, outputs = ([bytes(each).decode() for each in messages(message, number)] for number in (1, 2))
+    return Node(text(message, 4), inputs, outputs, {text(each, 1): each for each in messages(message, 5)})

@@ -23,7 +23,7 @@ from p3dc.images.backbones.backbone import (
     n_cores,
 )
 from p3dc.images.backbones.efficientnet_lite import LITES
-from p3dc.images.backbones.onnx_graph import cut_head, external_files, read_external
+from p3dc.images.backbones.onnx_graph import check_ends, cut_head, external_files, read_external
 from p3dc.images.backbones.onnx_maps import ending_before_pooling, position_axes
 from p3dc.images.backbones.pooling import LOGITS, choose_output, pool
 from p3dc.images.preprocessing import Preprocessing
@@ -105,6 +105,8 @@ class OnnxBackbone(Backbone):
         self.step = STEP if device in (None, "cpu") else GPU_STEP
         self._head = head
         try:
+            if self.name not in LITES:  # those are built here, and parsing takes time
+                check_ends(content)
             external = read_external(folder, external_files(content))
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
@@ -215,7 +217,9 @@ class _Starter:
             if files:
                 sizes = [*map(len, files.values())]
                 options.add_external_initializers_from_files_in_memory([*files], [*files.values()], sizes)
-            session = onnxruntime.InferenceSession(content, options, providers=[*dict.fromkeys((provider, PROCESSOR))])
+            providers = [*dict.fromkeys((provider, PROCESSOR))]
+            session = onnxruntime.InferenceSession(content, options, providers, enable_fallback=0)  # which prints
+            [(each.name, each.shape) for each in (*session.get_inputs(), *session.get_outputs())]  # may be no text
         except Exception as error:
             raise InputError(
                 f"{self.source} is not an ONNX model that can be loaded ({first_line(error)}). Export it again."
