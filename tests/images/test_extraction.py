@@ -71,7 +71,7 @@ def test_the_folder_is_a_feature_set(photos, tmp_path):
     done = extract(list_folder(photos), Colours(), tmp_path / "out", part_rows=5)
     assert (done.n_files, done.n_rows, done.n_kept) == (21, 18, 0)
     assert [key for key, _ in done.failures] == [f"class-{label}/004.png" for label in range(3)]
-    assert all("Fetch" in why for _, why in done.failures)
+    assert all("Its format is PNG, but it is damaged" in why for _, why in done.failures)
     read = FeatureSet.load(done.folder)
     keys = [file.key for file in list_folder(photos) if "004" not in file.key]
     assert read.ids.tolist() == keys

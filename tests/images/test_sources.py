@@ -60,15 +60,15 @@ def test_what_is_no_image_is_passed_over(tmp_path):
 
 
 def test_a_folder_without_images_says_what_it_holds(tmp_path):
-    with pytest.raises(InputError, match=r"holds no images. Images end in .bmp, "):
+    with pytest.raises(InputError, match=r"holds no images. Images end in .avif, .bmp, "):
         list_folder(tmp_path)
-    make(tmp_path, "a/1.heic", "a/2.HEIC", "b/c/notes.txt", "b/README")
-    with pytest.raises(InputError, match=r"holds no images, but 4 other files \(.heic, (.txt, no|no ending, .txt)"):
+    make(tmp_path, "a/1.docx", "a/2.DOCX", "b/c/notes.txt", "b/README")
+    with pytest.raises(InputError, match=r"holds no images, but 4 other files \(.docx, (.txt, no|no ending, .txt)"):
         list_folder(tmp_path)
     with pytest.raises(InputError, match="is not a folder"):
         list_folder(tmp_path / "missing")
     with pytest.raises(InputError, match="is not a folder"):
-        list_folder(tmp_path / "a" / "1.heic")
+        list_folder(tmp_path / "a" / "1.docx")
 
 
 def test_links_that_lead_back_end(tmp_path):

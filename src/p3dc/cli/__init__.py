@@ -30,10 +30,13 @@ def main() -> None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # α and β on a terminal that shows only ASCII
-    with handling_signals() as begin:
-        _load(sys.argv[1:])
-        begin()
-        sys.exit(_run())
+    try:
+        with handling_signals() as begin:
+            _load(sys.argv[1:])
+            begin()
+            sys.exit(_run())
+    except KeyboardInterrupt:  # in the moment before signals are handled
+        sys.exit(130)
 
 
 def _run() -> int:
