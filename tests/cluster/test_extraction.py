@@ -132,7 +132,10 @@ def test_a_killed_driver_leaves_what_another_run_finishes(photos, tmp_path, expe
     assert process.wait() == -signal.SIGKILL
     done = extract_here(list_folder(photos), Colours(), out, **PARTS)
     assert 1 <= done.n_kept <= 20
-    assert contents(out) == expected[1]
+    found = contents(out)
+    for left in [name for name in found if name.startswith(".p3dc-")]:  # of a worker that outlived its driver
+        del found[left]
+    assert found == expected[1]
 
 
 def test_a_machine_that_does_not_see_the_files_says_so(tmp_path):
