@@ -13,23 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from p3dc import ImageClassifier
 from p3dc.cli.shared import LONGEST, printable, tell
-from tests.images.conftest import paint_classes
 
 PROGRAM = [sys.executable, "-m", "p3dc"]
-
-
-@pytest.fixture
-def photos(tmp_path):
-    return paint_classes(tmp_path / "photos")
-
-
-@pytest.fixture
-def fitted(photos, network, tmp_path):
-    path = tmp_path / "model.safetensors"
-    ImageClassifier.from_folder(photos, backbone=network).save(path)
-    return path
 
 
 @pytest.mark.parametrize("delay", [0.15, 0.4, 0.8])

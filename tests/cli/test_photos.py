@@ -24,19 +24,6 @@ SLOW = ("sklearn", "scipy", "torch", "matplotlib", "pandas")
 
 
 @pytest.fixture
-def photos(tmp_path):
-    return paint_classes(tmp_path / "photos")
-
-
-@pytest.fixture
-def fitted(photos, network, tmp_path):
-    """A model, as fit writes it."""
-    path = tmp_path / "model.safetensors"
-    ImageClassifier.from_folder(photos, backbone=network).save(path)
-    return path
-
-
-@pytest.fixture
 def label(p3dc, network):
     """Run predict with the tiny network and return its status, rows and errors."""
 

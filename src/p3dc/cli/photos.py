@@ -35,7 +35,6 @@ from p3dc.images.backbones.loading import DEFAULT, absolute_address, load_backbo
 from p3dc.images.classifier import REJECT, ImageClassifier
 from p3dc.images.decoding import Photo
 from p3dc.images.examples import labelled
-from p3dc.images.model_file import backbone_of, read_model
 from p3dc.images.prediction_rows import COLUMNS, row
 from p3dc.images.shards import LISTERS
 from p3dc.images.sources import ImageFile, list_images, readable
@@ -179,8 +178,7 @@ def predict(
     json: JsonFile = None,
 ) -> None:
     """Label photos; each label is printed as soon as it is known."""
-    network = backbone if device is None else backbone_of(model, read_model(model)[1], backbone, device)
-    classifier = ImageClassifier.load(model, network)
+    classifier = ImageClassifier.load(model, backbone, device=device)
     files = _list_photos(photos)
     counts: Counter[str] = Counter()
     failures: list[tuple[str, str]] = []

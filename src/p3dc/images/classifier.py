@@ -374,12 +374,16 @@ class ImageClassifier:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], backbone: Backbone | str | os.PathLike[str] | None = None
+        cls,
+        path: str | os.PathLike[str],
+        backbone: Backbone | str | os.PathLike[str] | None = None,
+        *,
+        device: str | None = None,
     ) -> "ImageClassifier":
-        """Read what :meth:`save` wrote, with the same backbone, which is loaded unless it is given."""
+        """Read what :meth:`save` wrote, with the same backbone, which is loaded to a device unless it is given."""
         arrays, facts = model_file.read_model(path)
         if not isinstance(backbone, Backbone):
-            backbone = model_file.backbone_of(path, facts, backbone)
+            backbone = model_file.backbone_of(path, facts, backbone, device)
         with model_file.naming(path):
             model, examples, keys = model_file.unpack_model(arrays, facts, backbone)
             views = facts["backbone"].get("views", 1)
