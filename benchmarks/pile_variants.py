@@ -1,13 +1,14 @@
 """Variants of the rule for unlabelled photos, compared with the rule itself on the same tasks.
 
 ``python -m benchmarks.pile_variants DATA [--tasks 200] [--split validation] [--settings NAME ...] [--scenes NAME ...]
-[--shots K ...] [--jobs 1]``. Each cell has the differences of accuracy to the rule in points, inside the pile and
-outside it.
+[--ways N ...] [--shots K ...] [--variants NAME ...] [--jobs 1]``. The first column of figures has the gains of the rule
+over auto, the others the differences of accuracy to the rule, in points, inside the pile and outside it.
 """
 
 import argparse
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -16,17 +17,63 @@ from unittest.mock import patch
 
 import numpy as np
 
-from benchmarks.pile import SCENES, SETTINGS, Case, Pile, difference, load, priors_of, row, run_case
+from benchmarks.pile import (
+    SCENES,
+    SETTINGS,
+    SIZES,
+    Case,
+    Pile,
+    compare_rows,
+    difference,
+    load,
+    priors_of,
+    row,
+    run_case,
+)
 from p3dc import P3DCClassifier
 from p3dc._arrays import Array
 from p3dc.evaluation.executors import run_serially
 from p3dc.evaluation.results import TaskScores, points
-from p3dc.unlabelled.mixture import ComponentSums
+from p3dc.evaluation.runners import WithoutPile
+from p3dc.unlabelled.evidence import discount
+from p3dc.unlabelled.mixture import ComponentSums, fit_open
+from p3dc.unlabelled.refinement import Refinement
 
 
 def match_nothing(sums: ComponentSums, responsibilities: Array, *_: Any, **__: Any) -> Array:
     """Leave each component with the class that it grew from."""
     return np.eye(sums.n_way, responsibilities.shape[1])
+
+
+def trust_all(counts: Array, *_: Any) -> Array:
+    """Count every row in full."""
+    return counts
+
+
+def trust_closed(counts: Array, by_support: Array, known: float) -> Array:
+    """Count rows in full in the closed mixture, and for four together at most in the open one."""
+    return counts if known == 1 else counts / (1 + counts.sum(axis=0) / 4)
+
+
+def trust_by_class(counts: Array, by_support: Array, known: float) -> Array:
+    """Take the agreement of each class instead of that of all together."""
+    n_rows = counts.sum(axis=0)
+    return counts * discount(n_rows, known * (counts * by_support).sum(axis=0) / np.maximum(n_rows, 1e-12))
+
+
+def leave_out_own_part(
+    self: Refinement, along: Array, together: Array, rows: Array, own_weights: Array | float | None = None
+) -> Array:
+    """Compare a row of the pile with other classes as they are, and with its own without its part."""
+    weights = 0.0 if own_weights is None else own_weights
+    products = along + rows @ self.pull.T
+    squares = 1 + 2 * together + np.vecdot(self.pull, self.pull) - 2 * weights * products + weights**2
+    return (products - weights) / np.sqrt(np.maximum(squares, 1e-12))
+
+
+def fit_without_groups(sums: ComponentSums, groups: Array, *others: Any) -> Array:
+    """Fit the open mixture with classes and a background alone."""
+    return fit_open(sums, sums.n_way + np.arange(len(groups)), *others)
 
 
 def with_cohesion(squared: float) -> dict[str, Any]:
@@ -42,7 +89,16 @@ def with_cohesion(squared: float) -> dict[str, Any]:
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
+    "rows count in full": {"refinement._trusted": trust_all},
+    "for 4 at most, closed in full": {"refinement._trusted": trust_closed},
+    "agreement by class": {"refinement._trusted": trust_by_class},
+    "half are known": {"refinement.KNOWN": 1 / 2},
+    "three quarters are known": {"refinement.KNOWN": 3 / 4},
+    "own part left out": {"refinement.Refinement.cosines": leave_out_own_part},
     "not matched": {"refinement.match_components": match_nothing},
+    "closed mixture only": {"refinement._ramp": lambda *_: 1.0},
+    "background without groups": {"refinement.fit_open": fit_without_groups},
+    "2K pseudo-rows in the closed mixture": {"refinement.PSEUDO_CLOSED": 2.0},
     "2 rows added to each class": {"mixture.SMOOTHING": 2.0},
     "R² = 0.12": with_cohesion(0.12),
     "R² = 0.3": with_cohesion(0.3),
@@ -57,18 +113,27 @@ def scores_of(classifier: P3DCClassifier, data: Path, split: str, n_tasks: int, 
     return [TaskScores.from_batches(each) for each in (pile.inside, pile.outside)]
 
 
-def compare_variants(data: Path, split: str, n_tasks: int, case: Case) -> str:
+def compare_variants(data: Path, split: str, n_tasks: int, names: list[str], case: Case) -> str:
     """Make a row of the table."""
-    classifier, cells = P3DCClassifier(priors_of(data, SETTINGS[case.setting][1])), []
+    classifier = P3DCClassifier(priors_of(data, SETTINGS[case.setting][1]))
+    features, drawing = load(data / SETTINGS[case.setting][0] / f"{split}.npz"), case.drawing
+    auto = [
+        compare_rows({"": WithoutPile(classifier)}, features, each, n_tasks)[""]
+        for each in (drawing, replace(drawing, pile_queries="outside"))
+    ]
     rule = scores_of(classifier, data, split, n_tasks, case)
-    for values in VARIANTS.values():
+    cells = [gains(rule, auto)]
+    for name in names:
         with ExitStack() as stack:
-            for name, value in values.items():
-                stack.enter_context(patch(f"p3dc.unlabelled.{name}", value))
-            found = scores_of(classifier, data, split, n_tasks, case)
-        gains = [difference(*each) for each in zip(found, rule, strict=True)]
-        cells.append(", ".join(points(gain.mean, gain.interval) for gain in gains))
+            for attribute, value in VARIANTS[name].items():
+                stack.enter_context(patch(f"p3dc.unlabelled.{attribute}", value))
+            cells.append(gains(scores_of(classifier, data, split, n_tasks, case), rule))
     return row(*case, *cells)
+
+
+def gains(found: list[TaskScores], than: list[TaskScores]) -> str:
+    differences = [difference(*each) for each in zip(found, than, strict=True)]
+    return ", ".join(points(each.mean, each.interval) for each in differences)
 
 
 def main() -> None:
@@ -77,14 +142,16 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--split", choices=("validation", "novel"), default="validation")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS), metavar="NAME")
-    parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES), metavar="NAME")
+    parser.add_argument("--scenes", nargs="+", choices=SCENES | SIZES, default=list(SCENES), metavar="NAME")
+    parser.add_argument("--ways", nargs="+", type=int, default=[5], metavar="N")
     parser.add_argument("--shots", nargs="+", type=int, default=[1, 5], metavar="K")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), metavar="NAME")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
-    cases = [Case(*each) for each in product(given.settings, [5], given.shots, given.scenes)]
-    names = ["setting", "ways", "shots", "pile", *VARIANTS]
+    cases = [Case(*each) for each in product(given.settings, given.ways, given.shots, given.scenes)]
+    names = ["setting", "ways", "shots", "pile", "rule", *given.variants]
     print(row(*names), "|" + "---|" * len(names), sep="\n", flush=True)
-    make = partial(compare_variants, given.data, given.split, given.tasks)
+    make = partial(compare_variants, given.data, given.split, given.tasks, given.variants)
     with ProcessPoolExecutor(given.jobs) as pool:
         for line in pool.map(partial(run_case, make), cases):
             print(line, flush=True)

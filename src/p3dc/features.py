@@ -134,11 +134,11 @@ class FeatureSet:
 
     @property
     def n_classes(self) -> int:
-        """The number of classes, with those that have no rows."""
+        """The number of classes, including those without rows."""
         return len(self.class_names)
 
     def select(self, classes: Iterable[object]) -> "FeatureSet":
-        """Keep the rows of some classes, given by their names; they are numbered in the given order."""
+        """Keep the rows of the named classes, which are numbered in the given order."""
         names = as_names(classes)
         missing = [name for name in names if name not in self.class_names]
         if missing:
@@ -193,7 +193,7 @@ class FeatureSet:
         return _load(place, _format_of(place), columns, also)
 
     def save(self, path: Address) -> None:
-        """Write to ``.npz`` or ``.parquet``, by the ending of the path. The file appears whole or not at all."""
+        """Write to ``.npz`` or ``.parquet``, by the ending of the path; the file appears complete or not at all."""
         place = location(path)
         if place.suffix not in (".npz", ".parquet"):
             raise InputError(f"{place} ends in {place.suffix!r}. Features are written as .npz or .parquet.")

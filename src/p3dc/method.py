@@ -6,13 +6,14 @@ number of leading task axes, so that one task and ten thousand are the same code
 S support samples, N ways, K shots, Q queries, B base classes, D features.
 """
 
+from functools import partial
 from numbers import Real
 from typing import Literal, get_args
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from p3dc._arrays import Array
+from p3dc._arrays import Array, is_tensor
 
 Attention = Literal["raw", "unit", "mean"]
 ATTENTIONS = get_args(Attention)
@@ -48,7 +49,7 @@ def nearest_priors(similarities: Array, n_nearest: int) -> Array:
     n_base = similarities.shape[-1]
     if n_nearest >= n_base:
         return xp.ones_like(similarities, dtype=xp.bool)
-    threshold = xp.sort(similarities, axis=-1)[..., n_base - n_nearest, None]
+    threshold = _nth_largest(similarities, n_nearest)[..., None]
     above, level = similarities > threshold, similarities == threshold
     places = n_nearest - xp.sum(xp.astype(above, xp.int64), axis=-1, keepdims=True)
     return above | (level & (xp.cumulative_sum(xp.astype(level, xp.int64), axis=-1) <= places))
@@ -216,6 +217,13 @@ def vector_norm(x: Array) -> Array:
     """
     norm, factor = _norm_in_range(x)
     return norm if factor is None else norm / factor
+
+
+def _nth_largest(values: Array, n: int) -> Array:
+    """Return the n-th largest value of each row, (..., B) -> (...). NumPy need not sort for it."""
+    place = values.shape[-1] - n
+    sorting = array_namespace(values).sort if is_tensor(values) else partial(np.partition, kth=place)
+    return sorting(values, axis=-1)[..., place]
 
 
 def _norm_in_range(x: Array) -> tuple[Array, Array | None]:

@@ -110,7 +110,7 @@ def sample_tasks(
 
 
 class TaskSampler:
-    """The endless sequence of tasks that :func:`sample_tasks` draws the beginning of; any part of it can be drawn."""
+    """An endless sequence of tasks, any part of which can be drawn; :func:`sample_tasks` draws its beginning."""
 
     def __init__(
         self,

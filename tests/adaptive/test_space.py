@@ -74,6 +74,17 @@ def test_queries_and_support_come_into_the_same_space(rng):
     np.testing.assert_allclose(space.transform(support), normalize(geometry.whiten(normalize(support)) - centre))
 
 
+def test_cosines_to_base_classes_from_the_centre_follow_from_inner_products(rng):
+    geometry = Priors.from_features(make_signed(1, 12, 10, n_features=8)).geometry
+    centre = geometry.mean + 0.3 * rng.normal(size=(1, geometry.mean.shape[0]))
+    rows = np.concatenate([rng.normal(size=(4, centre.shape[1])), centre])
+    cosines, lengths = WhitenedSpace(geometry, centre).prior_cosines(rows, rows @ geometry.prototypes.T)
+    centred = geometry.prototypes - centre
+    np.testing.assert_allclose(lengths, np.linalg.norm(centred, axis=1))
+    np.testing.assert_allclose(cosines[:4], normalize(rows[:4] - centre) @ normalize(centred).T, atol=1e-12)
+    np.testing.assert_allclose(cosines[4], 0, atol=1e-12)  # a row in the centre has no direction
+
+
 def test_without_a_geometry_only_directions_are_taken(rng):
     rows, space = rng.normal(size=(4, 5)), WhitenedSpace(None)
     assert space.centred_on(rows, np.eye(4)) is space

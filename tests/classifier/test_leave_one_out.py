@@ -44,7 +44,7 @@ def test_cosines_are_those_of_a_calibration_at_the_point(priors, task, point, kn
     own = (0.1, 0.4) if space == "plain" else None
     expected = calibrate_support(support, labels, base, at(point or own, **settings)).cosines(queries)
     calibrated = calibrate_support(support, labels, base, at(own, **settings))
-    [found] = PointScorer([calibrated], [queries]).cosines(point)
+    [found] = PointScorer([calibrated], [calibrated.transform(queries)]).cosines(point)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -71,8 +71,8 @@ def test_leave_one_out_is_what_the_others_predict(priors, task, point):
     for row in held.rows:
         rest = np.arange(10) != row
         calibrated = calibrate_support(support[rest], labels[rest], priors, at(point))
-        expected.append(calibrated.cosines(support[[row]])[0].argmax() == labels[row])
-    assert held.right(point).tolist() == expected
+        expected.append(calibrated.cosines(support[[row]])[0].argmax())
+    assert held.found(point).tolist() == expected
 
 
 def test_of_many_samples_some_are_left_out():
@@ -81,9 +81,9 @@ def test_of_many_samples_some_are_left_out():
     assert len(held.rows) == MOST_SAMPLES
     assert held.n_possible == 120
     assert set(labels[held.rows]) == {0, 1, 2}
-    assert held.right().all()
+    assert (held.found() == held.labels).all()
 
 
 def test_no_sample_is_left_out_where_each_is_the_only_one_of_its_class():
     held = LeaveOneOut(np.eye(3), np.arange(3), None, Settings())
-    assert held.right().shape == (0,)
+    assert held.found().shape == (0,)

@@ -148,14 +148,18 @@ def test_rows_that_make_no_sense_are_refused(world, unlabelled, sentence):
         P3DCClassifier(priors, pile_balance="even").fit(*rows_of(novel, range(3), 0, 2))
 
 
-def test_rows_are_labelled_without_their_own_part(world):
+def test_rows_are_compared_with_every_class_without_one_of_its_rows(world):
     priors, novel = world
     support, pile = rows_of(novel, range(4), 0, 2), rows_of(novel, range(4), 20, 30)[0]
     model = P3DCClassifier(priors).fit(*support, unlabelled=pile)._fitted
     calibrated, refinement = model.calibrated, model.calibrated.refinement
-    rows = calibrated.transform(pile)
+    rows, weights = calibrated.transform(pile), refinement.weights
+    total = weights.sum(axis=0)
+    one_row = (weights**2).sum(axis=0) / total
     for i in (0, 7, 39):
-        left_out = replace(refinement, pull=refinement.pull - np.outer(refinement.weights[i], rows[i]))
+        of_others = np.maximum(one_row - weights[i], 0) / total
+        pull = (1 - of_others)[:, None] * refinement.pull - np.outer(weights[i], rows[i])
+        left_out = replace(refinement, pull=pull)
         expected = replace(calibrated, refinement=left_out).cosines_of(rows[[i]])
         found = calibrated.cosines_of(rows[[i]], refinement.weights[[i]])
         np.testing.assert_allclose(found, expected, atol=1e-12)

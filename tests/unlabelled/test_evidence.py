@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p3dc.unlabelled.evidence import COHESION, bayes_factor, evidence, expected_length, nats
+from p3dc.unlabelled.evidence import COHESION, bayes_factor, discount, evidence, expected_length, nats
 
 
 def gaussian_evidence(rows, dimension):
@@ -47,3 +47,17 @@ def test_the_expected_length_is_that_of_sums_of_rows(rng):
 
 def test_colder_temperatures_make_more_nats():
     assert nats(2, 0.05) > nats(2, 0.1) > 0
+
+
+def test_rows_of_one_class_count_in_full():
+    np.testing.assert_allclose(discount(np.array([1, 10, 1000]), 1.0), 1.0)
+
+
+def test_rows_of_which_a_share_is_of_another_class_count_for_a_bounded_number():
+    """Restated: the squared error of the mean, of noise and of the other class, in units of one row's noise."""
+    share, noise, between = 0.4, 1 - COHESION, COHESION
+    for n in (1, 20, 10_000):
+        error = noise / n + ((1 - share) / share) ** 2 * between
+        assert n * discount(n, share) == pytest.approx(noise / error)
+    assert 1e9 * discount(1e9, share) < 2
+    assert discount(10, 0.0) < 1e-9

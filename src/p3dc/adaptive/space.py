@@ -1,7 +1,7 @@
 """The whitened space: directions, whitened by how base classes scatter and seen from the centre of a task.
 
 There the paper's equations hold unchanged, every inner product is a cosine, and neither the length nor the sign of the
-features matters. ``docs/auto.md`` derives it and shows what was measured.
+features matters. ``docs/explanation/auto.md`` derives it and shows what was measured.
 
 Arrays may come from NumPy or from torch. Shape letters: S support, N ways, D features; ``...`` stands for any number of
 leading task axes.
@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from p3dc._arrays import Array, Labels, Mask, to_device_of
-from p3dc.method import l2_normalize
+from p3dc.method import l2_normalize, vector_norm
 from p3dc.priors.geometry import Geometry
 
 
@@ -53,6 +53,32 @@ class WhitenedSpace:
     def transform(self, rows: Array) -> Array:
         """Bring features into the space of the task, (..., S, D) -> (..., S, D)."""
         return self.centred(self.whiten(rows))
+
+    def prior_cosines(self, whitened: Array, products: Array) -> tuple[Array, Array]:
+        """Compare whitened vectors with the base prototypes, both as seen from the centre.
+
+        All follows from inner products, so that no prototype is centred, and the same products serve any centre.
+
+        Parameters
+        ----------
+        whitened : array of shape (S, D)
+        products : array of shape (S, B)
+            Their inner products with the prototypes as they are.
+
+        Returns
+        -------
+        cosines : array of shape (S, B)
+        lengths : array of shape (B,)
+            Lengths of the prototypes as seen from the centre.
+        """
+        assert self.geometry is not None
+        assert self.centre is not None
+        xp, centre = array_namespace(whitened), self.centre[0]
+        along, square = self.geometry.prototypes @ centre, xp.vecdot(centre, centre)
+        lengths = xp.sqrt((self.geometry.squared_lengths - 2 * along + square).clip(min=1e-12))
+        own = vector_norm(whitened - centre)
+        apart = products - (along + (whitened @ centre - square)[:, None])
+        return apart / (xp.where(own == 0, xp.ones_like(own), own)[:, None] * lengths), lengths
 
     def to_device_of(self, other: Array) -> "WhitenedSpace":
         """Move all arrays to the library and device of another."""

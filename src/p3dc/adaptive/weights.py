@@ -1,7 +1,7 @@
 """The rule that chooses β, and how relevant the priors are to a task.
 
-``docs/auto.md`` derives the rule and shows what was measured. Arrays may come from NumPy or from torch. Shape letters:
-S support, N ways, D features; ``...`` stands for any number of leading task axes.
+``docs/explanation/auto.md`` derives the rule and shows what was measured. Arrays may come from NumPy or
+from torch. Shape letters: S support, N ways, D features; ``...`` stands for any number of leading task axes.
 """
 
 from array_api_compat import array_namespace

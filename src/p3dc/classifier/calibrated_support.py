@@ -58,7 +58,8 @@ class CalibratedSupport:
     normalised : array of shape (S, D)
         The support in that space, x̄.
     transformed, prototypes : arrays of shape (S, D) and (B, D), or None
-        The samples that were pulled and the base prototypes that pulled them; None where nothing did.
+        The samples that were pulled and the base prototypes that pulled them, the latter as seen from the origin; None
+        where nothing did.
     ends : pair of arrays of shape (S, D), or None
         Both endpoints of each sample, s and t.
     relevance : float or None
@@ -113,7 +114,7 @@ class CalibratedSupport:
         return replace(self, samples=samples, alpha=alpha, beta=beta)
 
     def without_priors(self) -> "CalibratedSupport":
-        """Drop the base prototypes in the space of the task, which only explanations need and which are large."""
+        """Drop what only explanations need."""
         return replace(self, transformed=None, prototypes=None)
 
     def corners(self) -> Array:
@@ -143,23 +144,19 @@ class CalibratedSupport:
     def cosines_of(self, transformed: Array, own_weights: Array | None = None) -> Array:
         """Score every class for queries in the space of the support, (Q, D) -> (Q, N).
 
-        ``own_weights``, (Q, N), are the weights of unlabelled rows in the prototypes, whose own part is then left out.
+        ``own_weights``, (Q, N), are the weights of unlabelled rows in the prototypes, of which one is then left out.
         Refined prototypes are never made for each query: their products with it follow from those of the samples.
         """
         by_class, present = self._by_class
         if self.refinement is None:
             return method.classify(transformed, by_class, present, self.settings.attention)
         attention = method.attention_weights(transformed, by_class, present, self.settings.attention)
-        xp, pull = array_namespace(transformed), self.refinement.pull
+        xp, refinement = array_namespace(transformed), self.refinement
         lengths = xp.sqrt(xp.vecdot(attention, attention @ (by_class @ by_class.mT)))
         shrinking = 1 / xp.where(lengths == 0, xp.ones_like(lengths), lengths)
         along = xp.vecdot(attention, transformed @ by_class.mT) * shrinking
-        together = xp.vecdot(attention, (by_class @ pull[..., None]).mT) * shrinking
-        products = (along + pull @ transformed.mT).mT
-        squares = (1 + 2 * together + xp.vecdot(pull, pull)[:, None]).mT
-        if own_weights is not None:  # transformed rows have length 1
-            products, squares = products - own_weights, squares - 2 * own_weights * products + own_weights**2
-        return products / xp.sqrt(squares)
+        together = xp.vecdot(attention, (by_class @ refinement.pull[..., None]).mT) * shrinking
+        return refinement.cosines(along.mT, together.mT, transformed, own_weights)
 
     @cached_property
     def _by_class(self) -> tuple[Array, Mask]:
@@ -182,7 +179,8 @@ class CalibratedSupport:
             Sample level, then task level.
         weights : array of shape (S, 2, B)
         """
-        similarities = method.prior_similarities(self.transformed, self.prototypes)
+        prototypes = self.prototypes if self.space is None else self.space.centred(self.prototypes)
+        similarities = method.prior_similarities(self.transformed, prototypes)
         nearest = method.nearest_priors(similarities, self.settings.n_nearest)
         xp = array_namespace(nearest)
         shared = xp.broadcast_to(method.task_priors(nearest), nearest.shape)
@@ -214,19 +212,24 @@ def calibrate_support(support: Array, labels: Labels, priors: Priors | None, set
     alpha, beta = settings.fixed_weights()
     prototypes = to_device_of(priors.prototypes, support, support.dtype)
     transformed = method.tukey(support, settings.power)
-    ends = _endpoints(transformed, prototypes, settings)
+    ends = method.endpoints(transformed, prototypes, n_nearest=settings.n_nearest, power=1, scale=settings.prior_scale)
     samples = method.unify(normalised, *ends, alpha, beta)
     return CalibratedSupport(samples, labels, settings, alpha, beta, None, normalised, transformed, prototypes, ends)
 
 
-def calibrate_whitened(whitened: Array, labels: Labels, space: WhitenedSpace, settings: Settings) -> CalibratedSupport:
-    """Calibrate a whitened support, (S, D), in the space of its task."""
+def calibrate_whitened(
+    whitened: Array, labels: Labels, space: WhitenedSpace, settings: Settings, products: Array | None = None
+) -> CalibratedSupport:
+    """Calibrate a whitened support, (S, D), in the space of its task.
+
+    ``products``, (S, B), are its inner products with the base prototypes, where they are known.
+    """
     geometry = space.geometry
     if geometry is None:
         return CalibratedSupport(whitened, labels, settings, 0.0, 0.0, space, whitened)
     belonging = members(labels)
-    samples, prototypes = space.centred(whitened), space.centred(geometry.prototypes)
-    ends = _endpoints(samples, prototypes, settings)
+    samples = space.centred(whitened)
+    ends = _whitened_endpoints(whitened, samples, space, settings, products)
     relevant = weights.relevance(samples, ends[1], class_averages(to_device_of(belonging, whitened)))
     point = settings.weights
     if point is None:
@@ -234,9 +237,24 @@ def calibrate_whitened(whitened: Array, labels: Labels, space: WhitenedSpace, se
         point = 0.0, weights.choose_beta(relevant, samples, ends[1], shots, tightness).item()
     calibrated = method.unify(samples, *ends, *point)
     return CalibratedSupport(
-        calibrated, labels, settings, *point, space, samples, samples, prototypes, ends, relevant.item()
+        calibrated, labels, settings, *point, space, samples, samples, geometry.prototypes, ends, relevant.item()
     )
 
 
-def _endpoints(transformed: Array, prototypes: Array, settings: Settings) -> tuple[Array, Array]:
-    return method.endpoints(transformed, prototypes, n_nearest=settings.n_nearest, power=1, scale=settings.prior_scale)
+def _whitened_endpoints(
+    whitened: Array, samples: Array, space: WhitenedSpace, settings: Settings, products: Array | None
+) -> tuple[Array, Array]:
+    """Find both endpoints of each sample in the space of its task; only the sums of base prototypes are centred."""
+    assert space.geometry is not None
+    prototypes = space.geometry.prototypes
+    cosines, lengths = space.prior_cosines(whitened, whitened @ prototypes.mT if products is None else products)
+    nearest = method.nearest_priors(cosines, settings.n_nearest)
+    xp = array_namespace(nearest)
+    used = xp.nonzero(xp.any(nearest, axis=0))[0]  # the others weigh nothing
+    cosines, nearest, prototypes = cosines[:, used], nearest[:, used], prototypes[used]
+
+    def end(chosen: Array) -> Array:
+        weights = method.prior_weights(cosines, chosen, settings.prior_scale) / lengths[used]
+        return method.pull(samples, prototypes, weights) - xp.sum(weights, axis=1, keepdims=True) * space.centre
+
+    return end(nearest), end(method.task_priors(nearest))

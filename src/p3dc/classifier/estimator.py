@@ -203,7 +203,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         return self._learn(support, labels, check_unlabelled(self, unlabelled))
 
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, classes: npt.ArrayLike | None = None) -> Self:
-        """Add samples of known or of new classes; the result is that of one fit on all samples.
+        """Add samples of known or new classes; the result equals one fit on all samples.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         return self._learn(support, labels, None if first else self._fitted.unlabelled)
 
     def predict(self, X: npt.ArrayLike) -> Array:
-        """Predict the class of the largest cosine for each query, or none where ``reject`` applies.
+        """Predict the class with the largest cosine for each query, or unknown where ``reject`` applies.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         return self._fitted.probabilities(scores.cosines)
 
     def temperature_for(self, shots: float) -> float:
-        """Return what :meth:`predict_proba` will divide cosines by after a fit to so many shots."""
+        """Return the temperature of :meth:`predict_proba` after a fit with this many shots."""
         given = check_temperature(self.temperature)
         if given is not None:
             return given
@@ -329,13 +329,13 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         return pull_table(self._fitted)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted classifier as one safetensors file. It appears whole or not at all."""
+        """Write the fitted classifier as one safetensors file, which appears complete or not at all."""
         check_is_fitted(self)
         write_classifier(path, self._fitted)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote. Nothing in the file is run.
+        """Read a classifier that :meth:`save` wrote; no code in the file is run.
 
         Examples
         --------

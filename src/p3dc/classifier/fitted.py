@@ -4,6 +4,7 @@ Importing scikit-learn takes longer than labelling a photo. :class:`p3dc.P3DCCla
 conventions, and :class:`p3dc.ImageClassifier` joins it to a backbone.
 """
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -118,7 +119,7 @@ class FittedClassifier:
 
     def with_threshold(self, unknown_below: float) -> "FittedClassifier":
         """Return the same classifier with a threshold that is known, from a file for example."""
-        same = replace(self)
+        same = copy(self)
         vars(same)["unknown_below"] = unknown_below
         return same
 

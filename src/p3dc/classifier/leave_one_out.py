@@ -4,14 +4,15 @@ Shape letters: S support, N classes, K samples of a class, Q queries, D features
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from p3dc._arrays import Array, Labels, Mask, Rows, as_numpy, to_device_of
 from p3dc.adaptive.settings import Settings
-from p3dc.classifier.calibrated_support import CalibratedSupport, calibrate_support
+from p3dc.adaptive.space import WhitenedSpace, class_averages, members
+from p3dc.classifier.calibrated_support import CalibratedSupport, calibrate_support, calibrate_whitened
 from p3dc.confidence.open_set import unknown_threshold
 from p3dc.priors.prototypes import Priors
 from p3dc.scoring.kernel import Corners, corner_weights, inner_products, score_corners
@@ -33,7 +34,7 @@ class PointScorer:
     supports : sequence of CalibratedSupport
         With the same settings.
     queries : sequence of arrays of shape (Q, D)
-        Some for each support.
+        Some for each support, in its space.
     """
 
     def __init__(self, supports: Sequence[CalibratedSupport], queries: Sequence[Array]) -> None:
@@ -53,12 +54,7 @@ class PointScorer:
         return found
 
     def _pairs(self) -> Iterator[tuple[CalibratedSupport, Array]]:
-        return zip(self.supports, self.transformed, strict=True)
-
-    @cached_property
-    def transformed(self) -> list[Array]:
-        """The queries of each support in its space."""
-        return [support.transform(asked) for support, asked in zip(self.supports, self.queries, strict=True)]
+        return zip(self.supports, self.queries, strict=True)
 
     @cached_property
     def _own_cosines(self) -> list[Array]:
@@ -84,6 +80,36 @@ def _joined(arrays: list[Array]) -> Array:
     return None if arrays[0] is None else np.concatenate(arrays)
 
 
+class _Turns:
+    """Calibrations of parts of a support, whose rows are whitened and compared with base classes once for all."""
+
+    def __init__(self, support: Array, priors: Priors | None, settings: Settings) -> None:
+        self.priors, self.settings = priors, settings
+        geometry = None if priors is None else priors.geometry
+        self.space = WhitenedSpace(geometry).to_device_of(support) if settings.whitened else None
+        self.rows = support if self.space is None else self.space.whiten(support)
+        known = None if self.space is None else self.space.geometry
+        self.products = None if known is None else self.rows @ known.prototypes.mT
+
+    def take(self, turns: Iterable[tuple[Mask, Labels]]) -> PointScorer:
+        """Calibrate the rows that each turn marks, by their labels, to score the other rows with them."""
+        supports, queries = [], []
+        for others, labels in turns:
+            kept = to_device_of(others, self.rows)
+            rest, left_out = self.rows[kept], self.rows[~kept]
+            if self.space is None:
+                calibrated = calibrate_support(rest, labels, self.priors, self.settings)
+            else:
+                averages = class_averages(to_device_of(members(labels), rest))
+                space = self.space.centred_on(rest, averages)
+                products = None if self.products is None else self.products[kept]
+                calibrated = calibrate_whitened(rest, labels, space, self.settings, products)
+                left_out = space.centred(left_out)
+            supports.append(calibrated.without_priors())
+            queries.append(left_out)
+        return PointScorer(supports, queries)
+
+
 class LeaveOneClassOut:
     """Leaves out each class in turn, to find from what cosine on a query belongs to one of the classes.
 
@@ -98,12 +124,7 @@ class LeaveOneClassOut:
 
     def __init__(self, support: Array, labels: Labels, priors: Priors | None, settings: Settings) -> None:
         self.n_way = int(labels.max()) + 1
-        kept, unknown = [], []
-        for others, renumbered in class_turns(labels):
-            rest, left_out = (support[to_device_of(rows, support)] for rows in (others, ~others))
-            kept.append(calibrate_support(rest, renumbered, priors, settings).without_priors())
-            unknown.append(left_out)
-        self.scorer = PointScorer(kept, unknown)
+        self.scorer = _Turns(support, priors, settings).take(class_turns(labels))
 
     def threshold(self, share: float, point: Point | None = None) -> float:
         """Return the largest cosine below which this share of out-of-distribution queries falls."""
@@ -139,16 +160,12 @@ class LeaveOneOut:
         self.rows: Rows = possible[evenly_spaced(len(possible), MOST_SAMPLES)]
         self.n_possible = len(possible)
         self.labels = labels[self.rows]
-        rest = [np.arange(len(labels)) != row for row in self.rows]
-        supports = [
-            calibrate_support(support[others], labels[others], priors, settings).without_priors() for others in rest
-        ]
-        self.scorer = PointScorer(supports, [support[~others] for others in rest])
+        rest = (np.arange(len(labels)) != row for row in self.rows)
+        self.scorer = _Turns(support, priors, settings).take((others, labels[others]) for others in rest)
 
-    def right(self, point: Point | None = None) -> Mask:
-        """Return which samples get their label, at a point or each at the one that is chosen for it, (n,)."""
-        found = [int(cosines[0].argmax()) for cosines in self.scorer.cosines(point)]
-        return np.equal(found, self.labels)
+    def found(self, point: Point | None = None) -> Labels:
+        """Return the label that each sample gets, at a point or each at the one that is chosen for it, (n,)."""
+        return np.array([cosines[0].argmax() for cosines in self.scorer.cosines(point)], dtype=np.int64)
 
 
 def class_turns(labels: Labels) -> Iterator[tuple[Mask, Labels]]:

@@ -91,12 +91,11 @@ def _only_support_is_normalised(support: Floats, priors: Priors) -> bool:
 
 def _is_unlike_the_base(support: Floats, priors: Priors) -> bool:
     """Compare how much of the mean direction of base features there is in the support and in base features."""
-    unit = l2_normalize(priors.prototypes)
-    shared = unit.mean(axis=0)
+    shared = 1 / vector_norm(priors.prototypes) @ priors.prototypes / len(priors.prototypes)
     if shared @ shared < SHARED:
         return False
     geometry = priors.geometry
-    mean = shared if geometry is None else (priors.prototypes / geometry.lengths[:, None]).mean(axis=0)
+    mean = shared if geometry is None else 1 / geometry.lengths @ priors.prototypes / len(priors.prototypes)
     found = l2_normalize(support.astype(np.float64)) @ mean / (mean @ mean)
     least = found.mean() - 2 * found.std(ddof=1) / np.sqrt(len(found))
     many = geometry is not None and support.shape[1] >= MANY_FEATURES

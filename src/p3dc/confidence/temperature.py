@@ -12,7 +12,7 @@ PLAIN_TEMPERATURE = 0.03
 
 MANY_SHOTS = 0.05
 ONE_SHOT = 0.0225
-"""For the whitened space: the temperature with many shots, and what one shot adds; see ``docs/auto.md``."""
+"""For the whitened space: the temperature with many shots, and what one shot adds; see ``docs/explanation/auto.md``."""
 
 
 def temperature(shots: float, *, whitened: bool) -> float:

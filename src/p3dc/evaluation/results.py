@@ -68,7 +68,7 @@ class BatchResult:
 
 @dataclass(frozen=True, eq=False)
 class TaskScores:
-    """The accuracy of each task, and how far the confidence can be trusted.
+    """The accuracy of each task, and the quality of the confidence.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class TaskScores:
         return f"TaskScores({percent(self.mean, self.interval)} %, {len(self.accuracy):,} tasks)"
 
     def summary(self) -> dict[str, Any]:
-        """Return the numbers over all tasks, those that there are, for JSON."""
+        """Return the available numbers over all tasks, for JSON."""
         found: dict[str, Any] = {"mean": self.mean, "interval": self.interval}
         if self.calibration_error is not None:
             found["calibration_error"] = self.calibration_error
@@ -212,7 +212,7 @@ class Comparison:
 
     @property
     def differences(self) -> list[Difference]:
-        """Every other classifier against the first."""
+        """The paired differences between every other classifier and the first."""
         reference, *others = self.scores
         return [self.difference(name, reference) for name in others]
 

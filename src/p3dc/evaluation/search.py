@@ -237,9 +237,9 @@ def weight_grid(step: float = 0.1, *, margin: float = 0.0, prefix: str = "") -> 
     Parameters
     ----------
     step, margin : float
-        As in :func:`grid`. Points of a margin need ``extrapolate=True``.
+        As in :func:`p3dc.evaluation.search.grid`. Points of a margin need ``extrapolate=True``.
     prefix : str, default=""
-        The name of the step in a ``Pipeline``, with two underscores: "p3dcclassifier__".
+        The name of the step in a ``Pipeline``, with two underscores: ``"p3dcclassifier__"``.
 
     Returns
     -------
@@ -291,8 +291,8 @@ def search(
     n_way, n_shot, n_query, n_tasks : int
         As in :func:`sample_tasks`.
     step, margin : float
-        As in :func:`grid`. A margin adds points outside the triangle; a classifier accepts those with
-        ``extrapolate=True``.
+        As in :func:`p3dc.evaluation.search.grid`. A margin adds points outside the triangle; a classifier accepts
+        those with ``extrapolate=True``.
     n_nearest, power, scale, attention
         As in :class:`P3DCClassifier`. Several values of ``n_nearest`` and ``scale`` may be given; all combinations are
         tried.

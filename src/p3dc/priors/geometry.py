@@ -1,6 +1,6 @@
 """The geometry of base classes: how the samples of a class scatter around its mean.
 
-Only directions count, so features of any length and sign will do. ``docs/auto.md`` shows what was tried.
+Only directions count, so features of any length and sign will do. ``docs/explanation/auto.md`` shows what was tried.
 
 Shape letters: B base classes, D features, R axes.
 """
@@ -110,6 +110,11 @@ class Geometry:
         """The mean of the prototypes."""
         mean: Array = self.prototypes.mean(axis=0)
         return mean
+
+    @cached_property
+    def squared_lengths(self) -> Array:
+        """The squared lengths of the prototypes, (B,)."""
+        return array_namespace(self.prototypes).vecdot(self.prototypes, self.prototypes)
 
     def to_arrays(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, float]]:
         """Take the geometry apart: arrays by name, and numbers by name."""

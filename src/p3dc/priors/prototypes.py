@@ -120,7 +120,7 @@ class Priors:
 
     @property
     def geometry(self) -> Geometry | None:
-        """How samples scatter around their class, learned when it is first asked for."""
+        """How samples scatter around their class means, learned on first use."""
         return self._geometry if isinstance(self._geometry, Geometry) else None
 
     @property
@@ -150,12 +150,12 @@ class Priors:
 
     @property
     def mean(self) -> npt.NDArray[np.float64]:
-        """The mean of all base features; of all prototypes where the counts are unknown."""
+        """The mean of all base features, or of all prototypes if the counts are unknown."""
         return np.average(self.prototypes, axis=0, weights=self.counts)
 
     @classmethod
     def from_features(cls, base: LabelledFeatures) -> "Priors":
-        """Average the features of each class that has any: a set, a pair (X, y) or a mapping from class to rows."""
+        """Average the features of each class of a set, a pair (X, y) or a mapping from class to rows."""
         base = as_feature_set(base)
         blocks = ((block, base.labels[start : start + len(block)]) for start, block in row_blocks(base.features))
         sums = ClassSums()
@@ -172,7 +172,7 @@ class Priors:
 
     @classmethod
     def from_batches(cls, batches: Iterable[tuple[npt.ArrayLike, npt.ArrayLike]]) -> "Priors":
-        """Average features that come a batch at a time, in one pass.
+        """Average features that arrive one batch at a time, in one pass.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ class Priors:
 
     @classmethod
     def merge(cls, parts: Iterable["Priors"]) -> "Priors":
-        """Join priors of different rows; a class in several parts gets the mean of all its rows.
+        """Combine priors of different rows; a class in several parts gets the mean of all its rows.
 
         Clusters are numbered anew, since equal names of clusters mean nothing. Where there are labelled classes, the
         geometry is theirs. Parts that do not know how their rows scatter, such as the classes that a backbone was
@@ -261,7 +261,7 @@ class Priors:
         return Priors(**known, geometry=self.geometry, reason=self.reason, central=central)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a safetensors file. It appears whole or not at all."""
+        """Write a safetensors file, which appears complete or not at all."""
         arrays, facts = self.to_arrays()
         if self.moments is not None:
             arrays |= self.moments.to_arrays()

@@ -6,7 +6,7 @@ Shape letters: N classes, P unlabelled rows, D features.
 import numpy as np
 
 from p3dc._arrays import Array, Labels
-from p3dc.unlabelled.evidence import COHESION, bayes_factor, evidence, expected_length
+from p3dc.unlabelled.evidence import COHESION, RATIO, SCALE, expected_length, twice_evidence
 
 BLOCK = 16
 """Sets whose first partners are found together: few enough for the processor's cache."""
@@ -28,9 +28,10 @@ def inner_products(prototypes: Array, rows: Array, n_pseudo: float) -> Array:
     Returns
     -------
     array of shape (N + P, N + P)
+        In float32.
     """
     sums = np.concatenate([prototypes * expected_length(n_pseudo), rows], dtype=np.float32, casting="same_kind")
-    return (sums @ sums.T).astype(np.float64)
+    return sums @ sums.T
 
 
 def group_rows(gram: Array, n_way: int, n_pseudo: float) -> Labels:
@@ -62,40 +63,49 @@ def agglomerate(gram: Array, sizes: Array, n_way: int) -> Labels:
     array of shape (M,)
         The set that each one ends in.
     """
-    gram, sizes, squared = gram.copy(), sizes.copy(), np.diag(gram).copy()
+    gram = np.multiply(gram, 2 * SCALE, dtype=np.float64)
+    growth, squared = 1 + RATIO * sizes, np.diag(gram) / 2
     np.fill_diagonal(gram, -np.inf)  # infinitely unlike: what may never join
     gram[:n_way, :n_way] = -np.inf
-    own = evidence(sizes, squared)  # infinite for a set that has joined another, which no set can join
-    root, exact = np.arange(len(sizes)), np.ones(len(sizes), dtype=bool)
-    partner, best = np.zeros(len(sizes), dtype=np.int64), np.empty(len(sizes))
-    for start in range(0, len(sizes), BLOCK):
-        some = slice(start, start + BLOCK)
-        factors = bayes_factor(sizes[some, None], squared[some, None], sizes, squared, gram[some])
-        partner[some], best[some] = factors.argmax(axis=1), factors.max(axis=1)
+    own = twice_evidence(growth, squared)  # infinite for a set that has joined another, which no set can join
+    n_sets, n_joined = len(sizes), 0
+    root, changed_at = list(range(n_sets)), [0] * n_sets
+    partner, best, found_at = np.zeros(n_sets, dtype=np.int64), np.empty(n_sets), np.zeros(n_sets)
 
-    def find_partner(i: int) -> Array:
-        row = evidence(sizes[i] + sizes, squared[i] + squared + 2 * gram[i]) - (own[i] + own)
-        partner[i] = row.argmax()
-        best[i], exact[i] = row[partner[i]], True
-        return row
+    def factors(start: int, stop: int) -> Array:
+        """Return twice the log Bayes factors of some sets with all, (stop - start, M)."""
+        some = slice(start, stop)
+        together = squared + squared[some, None]
+        together += gram[some]
+        found = twice_evidence(growth + (growth[some, None] - 1), together)
+        found -= own
+        found -= own[some, None]
+        return found
 
+    for start in range(0, n_sets, BLOCK):
+        block = factors(start, start + BLOCK)
+        block[np.tri(len(block), n_sets, start, dtype=np.bool_)] = -np.inf  # each pair counts once, with its first set
+        partner[start : start + BLOCK], best[start : start + BLOCK] = block.argmax(axis=1), block.max(axis=1)
     while best[i := int(best.argmax())] > 0:
-        if not exact[i]:  # its partner has changed since, so its value is only an upper bound
-            find_partner(i)
-            continue
         j = int(partner[i])
-        i, j = (j, i) if j < n_way else (i, j)
-        root[root == j] = i
-        sizes[i] += sizes[j]
-        squared[i] += squared[j] + 2 * gram[i, j]
-        gram[i] += gram[j]
-        gram[:, i] = gram[i]
-        own[i], own[j], best[j] = evidence(sizes[i], squared[i]), np.inf, -np.inf
-        exact[(partner == j) | (partner == i)] = False
-        row = find_partner(i)
-        (better,) = (row > best).nonzero()
-        partner[better], best[better], exact[better] = i, row[better], True
-    return root
+        join = found_at[i] >= changed_at[j]  # otherwise the partner has changed, and the value is only an upper bound
+        if join:
+            n_joined += 1
+            root[j], changed_at[i], changed_at[j] = i, n_joined, n_joined
+            growth[i] += growth[j] - 1
+            squared[i] += squared[j] + gram[i, j]
+            gram[i] += gram[j]
+            gram[:, i] = gram[i]
+            own[i], own[j], best[j] = twice_evidence(growth[i], squared[i]), np.inf, -np.inf
+        (row,) = factors(i, i + 1)
+        partner[i] = i + row[i:].argmax()
+        best[i], found_at[i] = row[partner[i]], n_joined
+        if join:
+            (better,) = (row[:i] > best[:i]).nonzero()
+            partner[better], best[better], found_at[better] = i, row[better], n_joined
+    for k, joined in enumerate(root):  # each has joined one before it
+        root[k] = root[joined]
+    return np.array(root)
 
 
 def pile_centre(support: Array, labels: Labels, rows: Array, groups: Labels, base_mean: Array) -> Array:
@@ -115,7 +125,8 @@ def pile_centre(support: Array, labels: Labels, rows: Array, groups: Labels, bas
     -------
     array of shape (1, D)
     """
-    everything, group_of = np.concatenate([support, rows]), np.concatenate([labels, groups])
+    everything = np.concatenate([support, rows], dtype=rows.dtype, casting="same_kind")
+    group_of = np.concatenate([labels, groups])
     order = np.argsort(group_of, kind="stable")
     _, first, counts = np.unique(group_of[order], return_index=True, return_counts=True)
     means = np.add.reduceat(everything[order], first) / counts[:, None]

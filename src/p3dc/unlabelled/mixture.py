@@ -1,4 +1,4 @@
-"""Mixtures over unlabelled rows, fitted by expectation–maximisation from inner products alone.
+"""Mixtures over unlabelled rows, fitted by expectation–maximisation from inner products alone, in float32.
 
 *Open*: classes, groups and a background compete for the rows. *Closed*: every row belongs to a class.
 
@@ -40,13 +40,13 @@ class ComponentSums:
 
     def __init__(self, gram: Array, n_way: int, n_pseudo: float, stretch: float = 1.0) -> None:
         self.n_way, self.n_pseudo = n_way, n_pseudo
-        self.rows, self.cross = gram[n_way:, n_way:].astype(np.float32), gram[n_way:, :n_way] * stretch
+        self.rows, self.cross = gram[n_way:, n_way:].astype(np.float32, copy=False), gram[n_way:, :n_way] * stretch
         self.seeds = np.diag(gram)[:n_way] * stretch**2
 
     def __call__(self, responsibilities: Array) -> tuple[Array, Array, Array]:
         """Return sizes, (C,), products with each row, (P, C), and squared lengths, (C,), of the sums."""
         n_way, own = self.n_way, responsibilities[:, : self.n_way]
-        products = (self.rows @ responsibilities.astype(np.float32)).astype(np.float64)
+        products = self.rows @ responsibilities.astype(np.float32, copy=False)
         sizes, squared = responsibilities.sum(axis=0), (products * responsibilities).sum(axis=0)
         sizes[:n_way] += self.n_pseudo
         squared[:n_way] += self.seeds + 2 * (self.cross * own).sum(axis=0)
@@ -65,27 +65,27 @@ def fit_open(sums: ComponentSums, groups: Labels, temperature: float, per_eviden
     n_way = sums.n_way
     names, counts = np.unique(groups[groups >= n_way], return_counts=True)
     starts = np.concatenate([np.arange(n_way), names[counts > 1]])
-    responsibilities: Array = (groups[:, None] == starts).astype(np.float64)
-    background = np.full((len(groups), 1), BACKGROUND)
+    responsibilities: Array = (groups[:, None] == starts).astype(np.float32)
+    background = np.full((len(groups), 1), BACKGROUND, dtype=np.float32)
     for block in range(BLOCKS):
         for _ in range(ROUNDS):
             cosines = np.concatenate([sums.cosines(responsibilities), background], axis=1)
             responsibilities = masked_softmax(cosines / temperature, None)[:, :-1]
         if block < BLOCKS - 1:
             responsibilities = _move_groups(responsibilities, sums, per_evidence)
-    return responsibilities
+    return responsibilities.astype(np.float64)
 
 
 def fit_closed(sums: ComponentSums, temperature: float, *, equal: bool) -> Array:
     """Fit the closed mixture, (P, N); with ``equal`` classes the responsibilities are balanced by Sinkhorn's rule."""
     n_rows, n_way = sums.cross.shape
-    responsibilities: Array = np.zeros((n_rows, n_way))
+    responsibilities: Array = np.zeros((n_rows, n_way), dtype=np.float32)
     for _ in range(BLOCKS * ROUNDS):
         responsibilities = masked_softmax(sums.cosines(responsibilities) / temperature, None)
         for _ in range(10 if equal else 0):
             responsibilities /= np.maximum(responsibilities.sum(axis=0), 1e-12) / (n_rows / n_way)
             responsibilities /= responsibilities.sum(axis=1, keepdims=True)
-    return responsibilities
+    return responsibilities.astype(np.float64)
 
 
 def partition_evidence(sums: ComponentSums, component: Labels, n_components: int) -> float:
@@ -121,11 +121,10 @@ def _move_groups(responsibilities: Array, sums: ComponentSums, per_evidence: flo
     n_way = sums.n_way
     small = n_way + np.flatnonzero(responsibilities[:, n_way:].sum(axis=0) < 1.5)
     r = np.delete(responsibilities, small, axis=1)
-    n_rows, products = r.sum(axis=0), r.T @ (sums.rows @ r.astype(np.float32))
-    seeds = sums.cross.T @ r
-    moves: Array = np.eye(r.shape[1])
-    for _ in range(r.shape[1] + n_way):
-        parts, within, with_seeds = n_rows @ moves, moves.T @ products @ moves, seeds @ moves
+    parts, with_seeds = r.sum(axis=0, dtype=np.float64), sums.cross.T @ r
+    within = (r.T @ (sums.rows @ r)).astype(np.float64)
+    moves = np.eye(len(parts), dtype=np.float32)
+    for _ in range(len(parts) + n_way):
         own = np.diag(within)
         sizes, squared, together = parts.copy(), own.copy(), within.copy()
         sizes[:n_way] += sums.n_pseudo
@@ -134,19 +133,23 @@ def _move_groups(responsibilities: Array, sums: ComponentSums, per_evidence: flo
         factors = bayes_factor(sizes[:, None], squared[:, None], parts, own, together)
         stay = bayes_factor(sums.n_pseudo, sums.seeds, parts[:n_way], own[:n_way], np.diag(with_seeds))
         factors[:, :n_way] -= stay
-        prior = np.full(factors.shape, -1e-12)
-        if moves.shape[1] > n_way:  # a class with few rows is more likely one of the groups than absent
+        if len(parts) > n_way:  # a class with few rows is more likely one of the groups than absent
             few = parts[:n_way, None] <= 0.5 * parts[n_way:]
-            prior[:n_way, n_way:][few] = np.log(PRESENT / (1 - PRESENT) / (moves.shape[1] - n_way)) / per_evidence
-        factors += np.maximum(prior, -1e-12)
+            prior = np.log(PRESENT / (1 - PRESENT) / (len(parts) - n_way)) / per_evidence
+            factors[:n_way, n_way:][few] += max(prior, 0.0)
         np.fill_diagonal(factors, -np.inf)
         factors[:, parts < 1e-6] = -np.inf
         to, part = np.unravel_index(factors.argmax(), factors.shape)
-        if factors[to, part] <= 0:
+        if factors[to, part] <= 1e-12:
             break
-        moves[:, to] += moves[:, part]
-        if part < n_way:
-            moves[:, part] = 0
-        else:
-            moves = np.delete(moves, part, axis=1)
+        if min(to, part) >= n_way:  # of two groups the first stays, however their factors were rounded
+            to, part = min(to, part), max(to, part)
+        for each in (moves, with_seeds, parts, within, within.T):
+            each[..., to] += each[..., part]
+            each[..., part] = 0
+        if part >= n_way:
+            moves, with_seeds, parts, within = (
+                np.delete(each, part, -1) for each in (moves, with_seeds, parts, within)
+            )
+            within = np.delete(within, part, axis=0)
     return r @ moves

@@ -2,7 +2,8 @@
 
 Two mixtures are fitted: open, where groups and a background compete with the classes, and closed, where every row
 belongs to a class. The evidence of both, and how evenly rows fall on the components, decide how far the closed one is
-believed.
+believed. How far rows count at all is decided by the support alone: the less it agrees with the mixtures about them,
+the more of them are taken to be of other classes.
 
 Shape letters: N classes, P unlabelled rows, J groups, D features.
 """
@@ -14,8 +15,8 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from p3dc._arrays import Array, Labels, Mask, to_device_of
-from p3dc.method import l2_normalize
-from p3dc.unlabelled.evidence import COHESION, expected_length, nats
+from p3dc.method import l2_normalize, masked_softmax
+from p3dc.unlabelled.evidence import COHESION, discount, expected_length, nats
 from p3dc.unlabelled.matching import match_components
 from p3dc.unlabelled.mixture import (
     BACKGROUND,
@@ -39,6 +40,9 @@ DOUBT = 4.5
 
 EVEN = 0.7
 """Effective number of components over the number of classes below which rows count as unequal."""
+
+KNOWN = 2 / 3
+"""Share of the rows of a class in the open mixture that are of any of the classes."""
 
 LEAST_ROWS = 3
 """Rows of a group that may wait for a name."""
@@ -85,6 +89,30 @@ class Refinement:
         moved = {name: to_device_of(getattr(self, name), other, other.dtype) for name in ("pull", "groups")}
         return replace(self, **moved)
 
+    def cosines(self, along: Array, together: Array, rows: Array, own_weights: Array | None = None) -> Array:
+        """Return the cosines of unit rows to the refined prototypes, (Q, D) -> (Q, N).
+
+        With ``own_weights``, (Q, N), the rows are unlabelled ones with these weights in the prototypes. Each class is
+        then compared without one of its rows: the row itself, or as much of all its rows where it has no part in them.
+
+        Parameters
+        ----------
+        along, together : arrays of shape (Q, N)
+            Products of each unit prototype with the row and with its own pull.
+        rows : array of shape (Q, D)
+        own_weights : array of shape (Q, N), optional
+        """
+        xp = array_namespace(rows)
+        towards, squared = rows @ self.pull.T, xp.vecdot(self.pull, self.pull)
+        if own_weights is None:
+            return (along + towards) / xp.sqrt(1 + 2 * together + squared)
+        total = np.maximum(self.weights.sum(axis=0), 1e-12)
+        one_row = (self.weights**2).sum(axis=0) / total
+        kept = 1 - np.maximum(one_row - own_weights, 0) / total
+        products = along + kept * towards
+        squares = 1 + 2 * kept * together + kept**2 * squared - 2 * own_weights * products + own_weights**2
+        return (products - own_weights) / np.sqrt(np.maximum(squares, 1e-12))
+
     def penalty(self, rows: Array) -> Array:
         """Return how much less a row counts as known because it resembles a group, (Q, D) -> (Q,)."""
         xp = array_namespace(rows)
@@ -117,7 +145,7 @@ def refine(
     balance : {"equal"}, optional
         A promise that the rows hold equally many of each class and nothing else.
     """
-    n_way, equal, rows = len(prototypes), balance == "equal", rows.astype(np.float64, copy=False)
+    n_way, equal = len(prototypes), balance == "equal"
     held, held_closed = PSEUDO_OPEN * shots, PSEUDO_CLOSED * shots
     sums = ComponentSums(gram, n_way, held)
     stretch = expected_length(held_closed) / expected_length(held)
@@ -132,38 +160,44 @@ def refine(
     even = _ramp(effective - EVEN, 0.2)
     belief = 1.0 if equal else even * _ramp(1 - cost * (n_way + 2) / DOUBT, 0.3)
 
+    along = (rows @ prototypes.T.astype(rows.dtype)).astype(np.float64)
+    by_support = masked_softmax(along / temperature, None)
+    by_closed = closed @ match_components(sums, closed, per_evidence, closed=True).T
+    by_open = opened @ match_components(sums, opened, per_evidence).T
+    if not equal:
+        by_closed, by_open = _trusted(by_closed, by_support, 1.0), _trusted(by_open, by_support, KNOWN)
+    weights = belief * by_closed / expected_length(held_closed) + (1 - belief) * by_open / expected_length(held)
+    pull = (weights.T.astype(rows.dtype) @ rows).astype(np.float64)
     own, cosines = opened[:, :n_way], sums.cosines(opened)
-    by_closed = closed @ match_components(sums, closed, per_evidence, closed=True).T / expected_length(held_closed)
-    by_open = opened @ match_components(sums, opened, per_evidence).T / expected_length(held)
-    weights = belief * by_closed + (1 - belief) * by_open
-    pull = weights.T @ rows
     cohesion = float(np.clip((own * cosines[:, :n_way]).sum() / max(own.sum(), 1e-12), 0.2, 0.8))
     temperature = temperature * float(np.sqrt((1 - cohesion**2) / (2 * cohesion)))
-    known = belief + (1 - belief) * own.sum(axis=1)
-    shares = estimate_shares(_without_own(prototypes + pull, rows, weights), known, temperature)
-    shares = shares ** (0.0 if equal else 1 - even)
-    counts = (belief * closed + (1 - belief) * own).sum(axis=0)
+    counts = (belief * by_closed + (1 - belief) * by_open).sum(axis=0)
     members = component[:, None] == np.arange(n_way, opened.shape[1])
     n_members = members.sum(axis=0)
     inside = (members * cosines[:, n_way:]).sum(axis=0) / np.maximum(n_members, 1)
-    return Refinement(
+    found = Refinement(
         pull,
         weights,
-        shares / shares.sum(),
-        l2_normalize(opened[:, n_way:].T @ rows),
+        np.full(n_way, 1 / n_way),
+        l2_normalize(opened[:, n_way:].T.astype(rows.dtype) @ rows),
         members,
         (n_members >= LEAST_ROWS) & (inside >= COHESION**0.5),
         belief,
         float((counts / (counts + held)).mean()),
         temperature,
     )
+    if equal:
+        return found
+    known = belief + (1 - belief) * own.sum(axis=1)
+    refined = found.cosines(along, np.vecdot(prototypes, pull), rows, weights)
+    shares = estimate_shares(refined, known, temperature) ** (1 - even)
+    return replace(found, shares=shares / shares.sum())
 
 
-def _without_own(prototypes: Array, rows: Array, weights: Array) -> Array:
-    """Return the cosines of unit rows, (P, D), to prototypes, (N, D), without the part, (P, N), of each row in them."""
-    products, squared = rows @ prototypes.T, np.vecdot(prototypes, prototypes)
-    without = squared - 2 * weights * products + weights**2
-    return (products - weights) / np.sqrt(np.maximum(without, 1e-12))
+def _trusted(counts: Array, by_support: Array, known: float) -> Array:
+    """Discount the rows that each class has in a mixture, (P, N), by how far the support alone agrees, (P, N)."""
+    agreement = (counts * by_support).sum() / max(counts.sum(), 1e-12)
+    return counts * discount(counts.sum(axis=0), known * agreement)
 
 
 def _ramp(value: float, width: float) -> float:
