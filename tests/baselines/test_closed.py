@@ -23,6 +23,7 @@ from p3dc.baselines import (
     MetaOptNetSVM,
     ProtoNet,
     dc,
+    logistic,
 )
 from p3dc.baselines.deepvoro import N_VIEWS, view
 from p3dc.errors import InputError
@@ -177,13 +178,39 @@ def test_dc_draws_from_the_calibrated_distribution():
     """Mean and covariance of many draws are those of the formula."""
     base = make_features(4, 3, 50, n_features=4)
     method = DC(base)
-    _, factors = method._statistics()
-    draws = method._draw(np.random.default_rng(1), [factors[0], factors[2]], 60_000)
+    draws = method._draw(np.random.default_rng(1), np.array([0, 2]), 60_000) @ method._statistics().axes.T
     rows = base.features.astype(float)
     covariance = (np.cov(rows[base.labels == 0].T) + np.cov(rows[base.labels == 2].T)) / 2 + 0.21
     np.testing.assert_allclose(draws.mean(axis=0), 0, atol=0.05 * np.sqrt(covariance.max()))
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.03 * covariance.max())
     assert len(np.unique(draws, axis=0)) == len(draws)
+
+
+def test_normal_draws_have_the_moments_of_the_distribution():
+    draws = dc._normals(np.random.default_rng(0), 501, 401).astype(float)
+    assert draws.shape == (501, 401)
+    assert np.isfinite(draws).all()
+    moments = [(draws**power).mean() for power in (1, 2, 3, 4)]
+    np.testing.assert_allclose(moments, [0, 1, 0, 3], atol=0.04)
+    flat = draws.ravel()
+    pairs = flat[: len(flat) // 2], flat[len(flat) // 2 : len(flat) // 2 * 2]  # a cosine and a sine of the same angle
+    assert abs((pairs[0] * pairs[1]).mean()) < 0.02
+    assert abs((pairs[0] ** 2 * pairs[1] ** 2).mean() - 1) < 0.03
+
+
+@pytest.mark.parametrize("n_way", [2, 4])
+def test_scaled_steps_reach_the_optimum_of_plain_logistic_regression(rng, n_way, monkeypatch):
+    monkeypatch.setattr(logistic, "TOLERANCE", 1e-6)
+    labels, spreads = np.arange(400) % n_way, np.array([0.1, 1.0, 3.0, 10.0])
+    samples = (rng.normal(size=(n_way, 4))[labels] + rng.normal(size=(400, 4)) * spreads).astype(np.float32)
+    weights, intercepts = logistic.solve_scaled(samples, labels, spreads**2)
+    solver = Solver(tol=1e-9, max_iter=10_000).fit(samples.astype(float), labels)
+    expected = solver.predict_proba(samples.astype(float))
+    scores = (samples @ weights.T + intercepts).astype(float)
+    actual = np.exp(scores - scores.max(axis=1, keepdims=True))
+    actual /= actual.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(actual, expected, atol=2e-3)
+    np.testing.assert_allclose(weights.sum(axis=0), 0, atol=1e-3)
 
 
 def test_dc_draws_anew_for_every_sample_and_every_task(monkeypatch):
@@ -204,8 +231,8 @@ def test_dc_keeps_its_solver_to_one_thread_and_restores_the_limit(task, base, mo
     def threads():
         return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 
-    seen, solve = [], dc.solve_logistic
-    monkeypatch.setattr(dc, "solve_logistic", lambda *given, **named: seen.append(threads()) or solve(*given, **named))
+    seen, solve = [], dc.solve_scaled
+    monkeypatch.setattr(dc, "solve_scaled", lambda *given, **named: seen.append(threads()) or solve(*given, **named))
     with threadpool_limits(2, user_api="blas"):
         before = threads()
         DC(base, n_draws=4).fit(*task[:2])

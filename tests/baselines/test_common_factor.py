@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from p3dc import FeatureSet, Priors
-from p3dc.baselines import sgd_heads, tcpr
 from p3dc.baselines.registry import METHODS
 
 DEPENDS = {
@@ -50,17 +49,6 @@ def predictions(method, base, novel, rng):
     scores = built.score_tasks(state, novel.features[queries])
     assert np.isfinite(scores).all()
     return scores.argmax(axis=-1)
-
-
-@pytest.fixture(autouse=True)
-def same_draws(monkeypatch):
-    """Heads that start from random weights start from the same: their seeds are bytes of the support."""
-
-    def task_generators(support, seed):
-        return [np.random.default_rng([seed, task]) for task in range(len(support))]
-
-    for module in (sgd_heads, tcpr):
-        monkeypatch.setattr(module, "task_generators", task_generators)
 
 
 def test_every_reason_is_of_a_method():

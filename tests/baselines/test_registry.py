@@ -24,7 +24,7 @@ def test_every_exported_method_is_registered_once():
 
 
 def test_the_page_of_methods_has_the_table_of_the_registry():
-    assert f"\n{methods_table()}\n" in (DOCS / "methods.md").read_text()
+    assert f"\n{methods_table()}\n" in (DOCS / "explanation" / "methods.md").read_text()
 
 
 def test_every_method_says_what_differs_from_its_publication():

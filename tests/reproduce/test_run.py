@@ -75,6 +75,28 @@ def test_the_same_seed_gives_the_same_json_apart_from_times(report, tmp_path):
     assert json.dumps(one) == json.dumps(two)
 
 
+def test_several_processes_write_the_same_report(report, tmp_path):
+    """Also with a method that fails in its process for want of feature maps."""
+    data, out, _ = report
+    seen = []
+    reproduce(
+        [data],
+        tmp_path / "again",
+        Plan(**SMALL, methods=[*QUICK, "mcl-katz"]),
+        lambda title: seen.append(title) or (lambda *done: seen.append(done)),
+        n_jobs=2,
+    )
+    one, two = (json.loads((folder / "report.json").read_text()) for folder in (out, tmp_path / "again"))
+    [rows], [more] = ([study["table_1"] for study in content["studies"]] for content in (one, two))
+    assert [row for row in more if row["key"] != "mcl-katz"] == rows
+    assert one["studies"][0]["table_3"] == two["studies"][0]["table_3"]
+    title = "birds: compared methods, 2 at a time"
+    steps = [part for part in seen[seen.index(title) + 1 :] if isinstance(part, tuple)]
+    assert steps[0][0] == 1
+    assert steps[0][1] > len(QUICK)
+    assert not [part for part in seen if isinstance(part, str) and "shot" in part]  # nothing is left to compute
+
+
 def test_finished_parts_are_not_computed_again(report):
     data, out, _ = report
     told = []

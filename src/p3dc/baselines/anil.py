@@ -21,7 +21,7 @@ class ANIL(TaskTrainedMethod):
     Parameters
     ----------
     base, cache, random_state
-        As in :class:`TrainedMethod`.
+        As in :class:`~p3dc.baselines.trained.TrainedMethod`.
     n_steps : int, default=200
         Steps of the training, 16 tasks each.
     n_shot : int, optional
@@ -51,7 +51,7 @@ class ANIL(TaskTrainedMethod):
         self.inner_rate = inner_rate
 
     def train(self, progress: Progress | None = None, n_way: int = N_WAY) -> Self:
-        """Train the head for a number of ways now, or read the cache, as :meth:`TrainedMethod.train` does."""
+        """Train the head for a number of ways now, or read the cache."""
         self._module(n_way, progress)
         return self
 

@@ -152,5 +152,8 @@ def negative_distances(queries: Array, means: Array) -> Array:
 
 
 def task_generators(support: Array, random_state: int) -> list[np.random.Generator]:
-    """Make one generator for each task, seeded by its samples, so that its result depends on no other task."""
-    return [np.random.default_rng([random_state, crc32(task.tobytes())]) for task in support]
+    """Make one generator for each task, seeded by its samples, so that its result depends on no other task.
+
+    Exponents are left out of the seed, so that it is the same for features that are twice as long.
+    """
+    return [np.random.default_rng([random_state, crc32(np.frexp(task)[0].tobytes())]) for task in support]

@@ -3,6 +3,7 @@
 import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -10,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from p3dc._arrays import Array, Labels
 from p3dc._validation import check_power
 from p3dc.baselines.contract import TaskMethod, class_means, task_generators
-from p3dc.baselines.logistic import logits, solve_logistic
+from p3dc.baselines.logistic import logits, solve_scaled
 from p3dc.features import FeatureSet
 from p3dc.method import l2_normalize, tukey
 from p3dc.priors.prototypes import Priors
@@ -64,7 +65,9 @@ class DC(TaskMethod):
 
     The covariance of a support sample is the average of those of its nearest base classes, with ``spread`` added to
     every entry. A draw from it is the sum of a draw from each base class, scaled, and of one number for all features.
-    So the covariance of each base class is factored once; draws are independent, in a task and between tasks.
+    So the covariance of each base class is factored once; draws are independent, in a task and between tasks. All of
+    it happens along the principal axes of the average covariance, where the solver needs few steps; a rotation changes
+    neither the distribution nor the optimum.
 
     Parameters
     ----------
@@ -80,7 +83,7 @@ class DC(TaskMethod):
     random_state : int, default=0
     """
 
-    differs = "nothing"
+    differs = "nothing; since version 1.4 scikit-learn stops the official code before the optimum, for 0.2 points more"
 
     def __init__(
         self,
@@ -106,40 +109,70 @@ class DC(TaskMethod):
             self._statistics()  # once, before the threads need them
             generators = task_generators(support, self.random_state)
             states = list(pool.map(self._learn_one, transformed, generators, repeat(labels)))
-        weights, intercepts = (np.concatenate(parts) for parts in zip(*states, strict=True))
+        weights, intercepts = (np.stack(parts) for parts in zip(*states, strict=True))
         return weights.astype(support.dtype), intercepts.astype(support.dtype)
 
     def _learn_one(self, samples: Array, rng: np.random.Generator, labels: Labels) -> tuple[Array, ...]:
-        prototypes, factors = self._statistics()
-        means, nearest = calibrated_means(samples, prototypes, self.n_nearest)
-        drawn, drawn_labels = [samples], [labels]
-        for mean, own, label in zip(means, nearest, labels, strict=True):
+        known = self._statistics()
+        means, nearest = calibrated_means(samples, known.means, self.n_nearest)
+        centre = means.mean(axis=0)
+        drawn, drawn_labels = [(samples - centre) @ known.axes], [labels]
+        for mean, own, label in zip((means - centre) @ known.axes, nearest, labels, strict=True):
             n_draws = self.n_draws // int(np.count_nonzero(labels == label))
-            drawn.append(mean + self._draw(rng, [factors[c] for c in own], n_draws))
+            drawn.append(mean + self._draw(rng, own, n_draws))
             drawn_labels.append(np.full(n_draws, label))
-        return solve_logistic(np.concatenate(drawn)[None], np.concatenate(drawn_labels), C=1.0)
+        weights, intercepts = solve_scaled(np.concatenate(drawn), np.concatenate(drawn_labels), known.variances)
+        weights = weights @ known.axes.T
+        return weights, intercepts - weights @ centre
 
     def score_tasks(self, state: tuple[Array, ...], queries: Array) -> Array:
         """Return the logits."""
         return logits(state, _transform(queries, self.power))
 
-    def _draw(self, rng: np.random.Generator, factors: list[Array], n_draws: int) -> Array:
-        """Draw from the average covariance of some base classes around zero, (n_draws, D)."""
-        each = [rng.standard_normal((n_draws, len(factor)), dtype=np.float32) @ factor for factor in factors]
-        common = rng.standard_normal((n_draws, 1), dtype=np.float32)
+    def _draw(self, rng: np.random.Generator, own: Labels, n_draws: int) -> Array:
+        """Draw around zero from the average covariance of some base classes, along the axes, (n_draws, D)."""
+        known = self._statistics()
+        factors = [known.factors[c] for c in own]
+        each = [_normals(rng, n_draws, len(factor)) @ factor for factor in factors]
+        common = _normals(rng, n_draws, 1) * known.axes.sum(axis=0)
         return np.asarray(sum(each) / len(factors) ** 0.5 + self.spread**0.5 * common)
 
-    def _statistics(self) -> tuple[Array, list[Array]]:
-        """Compute the mean of each base class, (B, D), and a factor F of its covariance FᵀF, at most (D, D)."""
+    def _statistics(self) -> "_BaseClasses":
         if not hasattr(self, "_kept"):
-            means, factors = [], []
-            for c in range(len(self.base.class_names)):
-                rows = self.base.features[self.base.labels == c].astype(np.float32)
-                means.append(rows.mean(axis=0))
-                factor: Array = np.linalg.qr(rows - means[-1], mode="r")
-                factors.append(factor / max(len(rows) - 1, 1) ** 0.5)
-            self._kept = np.stack(means), factors
+            rows = [self.base.features[self.base.labels == c] for c in range(len(self.base.class_names))]
+            self._kept = _describe(rows, self.spread)
         return self._kept
+
+
+class _BaseClasses(NamedTuple):
+    """What all tasks share: B base classes with D features."""
+
+    means: Array  # (B, D)
+    axes: Array  # (D, D), the principal axes of the average covariance, one in each column
+    variances: Array  # (D,), along these axes
+    factors: list[Array]  # of each class a factor F of its covariance FᵀF along these axes, at most (D, D)
+
+
+def _describe(classes: list[Array], spread: float) -> _BaseClasses:
+    """Compute means and covariances of base classes, in float32, from their rows."""
+    means, factors = [], []
+    for rows in classes:
+        each = rows.astype(np.float32)
+        means.append(each.mean(axis=0))
+        factors.append(np.linalg.qr(each - means[-1], mode="r") / max(len(each) - 1, 1) ** 0.5)
+    average = sum((factor.T @ factor).astype(np.float64) for factor in factors) / len(factors)
+    variances, axes = np.linalg.eigh(average + spread)
+    rotation = axes.astype(np.float32)
+    return _BaseClasses(np.stack(means), rotation, np.maximum(variances, 0), [f @ rotation for f in factors])
+
+
+def _normals(rng: np.random.Generator, n_rows: int, n_columns: int) -> Array:
+    """Draw standard normal numbers by the Box–Muller transform, in less than half the time of ``rng``'s own."""
+    uniform = rng.random((2, n_rows * n_columns // 2 + 1), dtype=np.float32)
+    radius = np.sqrt(-2 * np.log(1 - uniform[0]))
+    angle = np.float32(2 * np.pi) * uniform[1]
+    both = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])
+    return both[: n_rows * n_columns].reshape(n_rows, n_columns)
 
 
 def _transform(features: Array, power: float) -> Array:

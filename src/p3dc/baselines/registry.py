@@ -1,4 +1,4 @@
-"""The registry of compared methods, which Table 1, ``p3dc evaluate`` and ``docs/methods.md`` read.
+"""The registry of compared methods, which Table 1, ``p3dc evaluate`` and ``docs/explanation/methods.md`` read.
 
 A new method is a file and a line here; :mod:`p3dc.baselines` exports every class that has a line.
 """
@@ -289,7 +289,7 @@ def also_read(keys: Iterable[str]) -> list[str]:
 
 
 def methods_table() -> str:
-    """Write the registry as the Markdown table of ``docs/methods.md``."""
+    """Write the registry as the Markdown table of ``docs/explanation/methods.md``."""
     lines = ["| method | reference | `--method` | class | needs | what differs from its publication |"]
     lines.append("|---|---|---|---|---|---|")
     for method in METHODS.values():

@@ -21,7 +21,7 @@ class RelationNet(TaskTrainedMethod):
     Parameters
     ----------
     base, cache, random_state
-        As in :class:`TrainedMethod`.
+        As in :class:`~p3dc.baselines.trained.TrainedMethod`.
     n_steps : int, default=1000
         Steps of the training, 16 tasks of 5 ways each.
     n_shot : int, optional

@@ -95,7 +95,7 @@ class NegativeCosine(SGDHead):
     Examples
     --------
     >>> from p3dc.baselines import NegativeCosine
-    >>> NegativeCosine().fit([[1.0, 0.0], [0.0, 1.0]], ["wren", "robin"]).predict([[1.0, 3.0]])
+    >>> NegativeCosine().fit([[1.0, 0.0], [0.0, 1.0]], ["wren", "robin"]).predict([[0.0, 3.0]])
     array(['robin'], dtype='<U5')
     """
 

@@ -42,7 +42,7 @@ class TCPR(TaskMethod):
     >>> from p3dc import FeatureSet
     >>> from p3dc.baselines.tcpr import TCPR
     >>> base = FeatureSet([[1.0, 1.0, 3.0], [1.0, 2.0, 2.0]], ["owl", "lynx"])
-    >>> TCPR(base).fit([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]], ["wren", "robin"]).predict([[1.0, 3.0, 3.0]])
+    >>> TCPR(base).fit([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]], ["wren", "robin"]).predict([[0.0, 3.0, 3.0]])
     array(['robin'], dtype='<U5')
     """
 

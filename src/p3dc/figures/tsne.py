@@ -120,7 +120,7 @@ class CalibrationDisplay:
         n_rows: int = 100,
         title: str = "",
     ) -> "CalibrationDisplay":
-        """Draw classes and one sample of each, calibrate those as one task, and embed everything together.
+        """Choose classes and one sample of each, calibrate these as one task, and embed everything together.
 
         Parameters
         ----------

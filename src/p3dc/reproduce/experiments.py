@@ -18,7 +18,7 @@ from p3dc import method
 from p3dc._arrays import Progress
 from p3dc.baselines.contract import TaskMethod
 from p3dc.baselines.deepvoro import N_VIEWS, DeepVoro
-from p3dc.baselines.registry import TABLE_1, Method, Sources
+from p3dc.baselines.registry import TABLE_1, Sources
 from p3dc.baselines.trained import TrainedMethod, one_torch_thread
 from p3dc.classifier.estimator import P3DCClassifier
 from p3dc.errors import InputError
@@ -30,6 +30,7 @@ from p3dc.method import Attention
 from p3dc.reproduce.cache import Cache
 from p3dc.reproduce.calibration import CalibrationMeasures, measure_calibration
 from p3dc.reproduce.datasets import DataSet
+from p3dc.reproduce.processes import Part, finish_in_processes
 from p3dc.reproduce.published import PREFERENCES, SELECTED, WAYS
 from p3dc.reproduce.release import ReleaseP3DC, ReleaseSampler
 from p3dc.reproduce.table1 import FIXED_POINTS, TABLE_3_METHODS
@@ -94,10 +95,13 @@ class Study:
         return [key for key in TABLE_1 if (key, SHOTS[0]) in self.table_1]
 
 
-def run_study(data: DataSet, plan: Plan, folder: Path, start_step: StartStep = lambda _: None) -> Study:
+def run_study(
+    data: DataSet, plan: Plan, folder: Path, start_step: StartStep = lambda _: None, n_jobs: int = 1
+) -> Study:
     """Run every experiment, keeping finished parts in a folder.
 
     Methods that an earlier run has finished with the same plan are part of the study, whether the plan has them or not.
+    Several processes compute what one would.
     """
     context = {**asdict(plan), "methods": None, "version": p3dc.__version__, "data": data.fingerprint}
     cache = Cache(folder / "parts" / data.name, str(context | {"paper_name": data.paper_name}))
@@ -107,38 +111,98 @@ def run_study(data: DataSet, plan: Plan, folder: Path, start_step: StartStep = l
     work = _Experiments(data, plan, cache, folder / "trained", start_step)
     with threadpool_limits(1, user_api="blas"):
         attentions: tuple[Attention, ...] = ("raw", "unit")
-        choices = {key: work.choose(*key) for key in product(SHOTS, attentions)}
+        choosing = {key: Part("choose", key) for key in product(SHOTS, attentions)}
+        compared_1 = {key: Part("evaluate", key) for key in product(plan.methods, SHOTS)}
+        compared_3 = {
+            (key, n_way): Part("evaluate", (key, 1, n_way))
+            for n_way, key in product(ways, TABLE_3_METHODS)
+            if key in plan.methods
+        }
+        _finish(work, [*compared_1.values(), *compared_3.values(), *choosing.values()], "compared methods", n_jobs)
+        choices = _read(work, choosing)
         weights = {
             key: SELECTED[str(data.paper_name), key[0]] if found is None else (found.best.alpha, found.best.beta)
             for key, found in choices.items()
         }
-        table_1 = {}
-        for n_shot in SHOTS:
-            for key, compared in TABLE_1.items():
-                if key in plan.methods:
-                    table_1[key, n_shot] = work.evaluate(compared, n_shot)
-            for key, point in (*FIXED_POINTS.items(), ("p3dc", weights[n_shot, "raw"])):
-                table_1[key, n_shot] = work.evaluate_p3dc(key, n_shot, N_WAY, point, "raw")
-            table_1["p3dc-unit", n_shot] = work.evaluate_p3dc(
-                "p3dc-unit", n_shot, N_WAY, weights[n_shot, "unit"], "unit"
-            )
-            table_1["p3dc-auto", n_shot] = work.evaluate_adaptive(n_shot)
-        table_3 = {
-            (key, n_way): result
-            for n_way in ways
-            for key, result in work.evaluate_ways(n_way, weights[1, "raw"]).items()
-        }
+        ours_1, ours_3 = _p3dc_parts(weights, ways)
         prototypes: tuple[Attention, ...] = ("mean", "raw")
-        table_4 = {kind: work.evaluate_p3dc("table-4", 5, N_WAY, weights[5, "raw"], kind) for kind in prototypes}
-        preferred = {
-            name: work.evaluate_p3dc(f"p3dc-{name}", 1, N_WAY, SELECTED[name, 1], "raw")
+        parts_4 = {kind: _p3dc("table-4", 5, N_WAY, weights[5, "raw"], kind) for kind in prototypes}
+        preferring = {
+            name: _p3dc(f"p3dc-{name}", 1, N_WAY, SELECTED[name, 1], "raw")
             for name in PREFERENCES
             if data.paper_name in PREFERENCES
         }
-        calibration = work.measure_calibration(weights[1, "raw"])
-        novel_grid = work.grid("novel-grid", data.novel, 1, "raw")
-        seconds = work.time(weights[5, "raw"])
-    return Study(data, plan, choices, weights, table_1, table_3, table_4, preferred, calibration, novel_grid, seconds)
+        others = {
+            "calibration": Part("measure_calibration", (weights[1, "raw"],)),
+            "novel_grid": Part("novel_grid", ()),
+        }
+        ours = [part for parts in (ours_1, ours_3, parts_4, preferring, others) for part in parts.values()]
+        _finish(work, ours, "P3DC", n_jobs)
+        return Study(
+            data,
+            plan,
+            choices,
+            weights,
+            table_1=_read(work, _ordered(compared_1 | ours_1)),
+            table_3=_read(work, _ordered(compared_3 | ours_3)),
+            table_4=_read(work, parts_4),
+            preferred=_read(work, preferring),
+            **_read(work, others),
+            seconds=work.time(weights[5, "raw"]),
+        )
+
+
+def _p3dc(key: str, n_shot: int, n_way: int, point: tuple[float, float], attention: Attention) -> Part:
+    return Part("evaluate_p3dc", (key, n_shot, n_way, point, attention))
+
+
+def _p3dc_parts(
+    weights: dict[tuple[int, Attention], tuple[float, float]], ways: Sequence[int]
+) -> tuple[dict[tuple[str, int], Part], dict[tuple[str, int], Part]]:
+    """List the rows of P3DC in Tables 1 and 3."""
+    table_1 = {}
+    for n_shot in SHOTS:
+        for key, point in (*FIXED_POINTS.items(), ("p3dc", weights[n_shot, "raw"])):
+            table_1[key, n_shot] = _p3dc(key, n_shot, N_WAY, point, "raw")
+        table_1["p3dc-unit", n_shot] = _p3dc("p3dc-unit", n_shot, N_WAY, weights[n_shot, "unit"], "unit")
+        table_1["p3dc-auto", n_shot] = Part("evaluate_adaptive", (n_shot,))
+    return table_1, {("p3dc", n_way): _p3dc("p3dc", 1, n_way, weights[1, "raw"], "raw") for n_way in ways}
+
+
+def _ordered(parts: dict[tuple[str, int], Part]) -> dict[tuple[str, int], Part]:
+    """Order the rows of a table by shots or ways, then as they are."""
+    return dict(sorted(parts.items(), key=lambda item: item[0][1]))
+
+
+def _read(work: "_Experiments", parts: dict[Any, Part]) -> dict[Any, Any]:
+    return {key: part.finish(work) for key, part in parts.items()}
+
+
+def _finish(work: "_Experiments", parts: Sequence[Part], title: str, n_jobs: int) -> None:
+    """Compute parts in several processes, the longest first; in one process they are computed when they are read.
+
+    A module is trained once, so all parts of its method are one job.
+    """
+    if n_jobs == 1:
+        return
+    jobs: dict[Any, list[Part]] = {}
+    for part in sorted(parts, key=_rank):
+        trained = part.method == "evaluate" and "torch" in TABLE_1[part.arguments[0]].needs
+        jobs.setdefault(part.arguments[0] if trained else part, []).append(part)
+    progress = work.start_step(f"{work.data.name}: {title}, {n_jobs} at a time")
+    finish_in_processes(replace(work, start_step=_no_progress), list(jobs.values()), n_jobs, progress)
+
+
+def _rank(part: Part) -> int:
+    """Return a smaller number for parts that take longer: trained, slow, with parameters to choose, others."""
+    if part.method != "evaluate":
+        return 3
+    compared = TABLE_1[part.arguments[0]]
+    return [("torch" in compared.needs), compared.slow, "validation" in compared.needs, True].index(True)
+
+
+def _no_progress(_: str) -> None:
+    return None
 
 
 def _parts_of(key: str, ways: Sequence[int]) -> list[str]:
@@ -182,8 +246,13 @@ class _Experiments:
         }
         return SearchResult(**columns, n_tasks=n_tasks)
 
-    def evaluate(self, compared: Method, n_shot: int, n_way: int = N_WAY) -> MethodResult:
+    def novel_grid(self) -> SearchResult:
+        """Evaluate the grid on novel classes, which is shown but chooses nothing."""
+        return self.grid("novel-grid", self.data.novel, 1, "raw")
+
+    def evaluate(self, key: str, n_shot: int, n_way: int = N_WAY) -> MethodResult:
         """Evaluate one of the compared methods."""
+        compared = TABLE_1[key]
         n_tasks = min(self.plan.n_tasks, self.plan.slow_tasks) if compared.slow else self.plan.n_tasks
 
         def compute() -> dict[str, Any]:
@@ -203,7 +272,7 @@ class _Experiments:
             return {"accuracy": scores.accuracy.tolist(), "parameters": _parameters(classifier)}
 
         try:
-            return _as_result(self.cache.get(f"{compared.key}-{n_way}-{n_shot}", compute))
+            return _as_result(self.cache.get(f"{key}-{n_way}-{n_shot}", compute))
         except InputError as error:
             return MethodResult(None, missing=str(error))
 
@@ -242,12 +311,6 @@ class _Experiments:
             return asdict(measure_calibration(self.data.novel, priors, batches, point))
 
         return CalibrationMeasures.from_dict(self.cache.get("calibration", compute))
-
-    def evaluate_ways(self, n_way: int, point: tuple[float, float]) -> dict[str, MethodResult]:
-        """Evaluate the rows of Table 3 at one number of ways."""
-        keys = [key for key in TABLE_3_METHODS if key in self.plan.methods]
-        results = {key: self.evaluate(TABLE_1[key], 1, n_way) for key in keys}
-        return results | {"p3dc": self.evaluate_p3dc("p3dc", 1, n_way, point, "raw")}
 
     def time(self, point: tuple[float, float]) -> dict[str, float]:
         """Time single 5-way 5-shot tasks, one after the other: both steps of P3DC, and DeepVoro with all its views."""

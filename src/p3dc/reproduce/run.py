@@ -31,6 +31,7 @@ def reproduce(
     plan: Plan,
     start_step: StartStep = lambda _: None,
     known_as: Sequence[str] = (),
+    n_jobs: int = 1,
 ) -> list[Study]:
     """Run the paper's experiments on each folder of features and write the report.
 
@@ -38,7 +39,7 @@ def reproduce(
     ``report.json``, ``figures`` and ``tables`` (LaTeX). Finished parts are kept too: an interrupted run continues where
     it stopped, and a run with fewer methods keeps the rows of the others. ``known_as`` names the paper's data set that
     each folder holds, where the names of its classes do not say so. Where features are negative, the paper's method is
-    not defined: the report compares the methods that are.
+    not defined: the report compares the methods that are. ``n_jobs`` processes compute it.
     """
     if known_as and len(known_as) != len(folders):
         raise InputError(
@@ -65,7 +66,7 @@ def reproduce(
         (out / folder).mkdir(parents=True, exist_ok=True)
     parts = []
     for data in data_sets:
-        study = run_study(data, plan, out, start_step)
+        study = run_study(data, plan, out, start_step, n_jobs)
         start_step("figures")
         parts.append((study, draw(study, out / "figures")))
     studies = [study for study, _ in parts]
