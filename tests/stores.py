@@ -1,9 +1,11 @@
-"""A real S3 server on this machine, and photos in buckets, zips, tars and Parquet."""
+"""Servers of S3 and of Google Cloud Storage on this machine, and photos in buckets, zips, tars and Parquet."""
 
 import io
 import json
 import logging
 import os
+import subprocess
+import sys
 import tarfile
 import threading
 import zipfile
@@ -116,3 +118,47 @@ def s3_server(monkeypatch, ip="127.0.0.1"):
         yield os.environ["AWS_ENDPOINT_URL"]
     finally:
         server.stop()
+
+
+GOOGLE_SERVER = """
+import sys
+from functools import partial
+from http.server import ThreadingHTTPServer
+from threading import Thread
+
+from gcp_storage_emulator.server import RequestHandler
+from gcp_storage_emulator.storage import Storage
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), partial(RequestHandler, Storage(use_memory_fs=True)))
+Thread(target=server.serve_forever, daemon=True).start()
+print(server.server_port, flush=True)
+sys.stdin.read()  # ends with the tests, however they end
+"""
+
+
+def service_account():
+    """A key file of Google's, with which the client signs its requests itself."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    account = {"type": "service_account", "client_email": "tests@here", "private_key_id": "1"}
+    return json.dumps(account | {"private_key": key.decode(), "token_uri": "http://127.0.0.1:9/"})
+
+
+@contextmanager
+def google_server(monkeypatch, folder):
+    """Start a server of Google Cloud Storage, and name it and a key file in the environment."""
+    (folder / "key.json").write_text(service_account())
+    command = [sys.executable, "-c", GOOGLE_SERVER]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        port = process.stdout.readline().strip()
+        assert port, "gcp-storage-emulator does not start"
+        address = f"http://127.0.0.1:{port}"
+        monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", address)
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(folder / "key.json"))
+        yield address
+        process.stdin.close()

@@ -356,6 +356,25 @@ def test_photos_of_iphones_are_read():
         assert abs(read[row, column] - colour).max() <= 3
 
 
+def rotated_heic(quarter_turns):
+    """The same file with the property by which cameras say how they were held: quarter turns anticlockwise."""
+    data = HEIC.read_bytes()
+    for box, more in {b"ipco": 9, b"ipma": 1, b"iprp": 10, b"meta": 10}.items():
+        at = data.index(box) - 4
+        data = data[:at] + (int.from_bytes(data[at : at + 4], "big") + more).to_bytes(4, "big") + data[at + 4 :]
+    data = data.replace(bytes([5, 0x81, 2, 3, 5, 0x84]), bytes([6, 0x81, 2, 3, 5, 0x84, 0x86]))
+    place = data.index(b"ipma") - 4
+    data = data[:place] + (9).to_bytes(4, "big") + b"irot" + bytes([quarter_turns]) + data[place:]
+    start = HEIC.read_bytes().index(b"mdat") + 4
+    return data.replace(start.to_bytes(4, "big"), (start + 10).to_bytes(4, "big"), 1)
+
+
+@pytest.mark.parametrize("quarter_turns", range(4))
+def test_photos_of_iphones_are_turned_upright(quarter_turns):
+    read = pixels(read_image_bytes(rotated_heic(quarter_turns)))
+    np.testing.assert_array_equal(read, np.rot90(pixels(read_image(HEIC)), quarter_turns))
+
+
 def test_without_the_extra_the_sentence_names_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pi_heif", None)
     with pytest.raises(ImageError, match=r"Its format is HEIC.*pip install 'p3dc-shot\[heif\]'"):

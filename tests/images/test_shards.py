@@ -231,6 +231,15 @@ def test_a_packed_tar_is_refused(tmp_path):
         keys(tmp_path / "a.tar")
 
 
+def test_a_zip_of_a_later_version_is_refused(tmp_path):
+    path = write_zip(tmp_path / "a.zip", {"a.png": PHOTOS[0]})
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"PK\1\2") + 6] = 99
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="is damaged or cannot be read"):
+        keys(path)
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.binary(max_size=2000), st.integers(0, 1500))
 def test_damaged_archives_raise_nothing_else(tmp_path_factory, noise, at):
@@ -303,6 +312,15 @@ def test_listing_many_keys_takes_the_memory_of_one_folder(monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[2] < 1.2 * peaks[1] < 1_000_000
+
+
+def test_a_key_of_a_large_folder_takes_few_bytes(monkeypatch):
+    monkeypatch.setattr(StorePath, "is_dir", lambda self: True)
+    monkeypatch.setattr(StorePath, "entries", listing(0, 20_000))
+    tracemalloc.start()
+    assert sum(1 for _ in list_images("s3://bucket/flat")) == 20_000
+    assert tracemalloc.get_traced_memory()[1] < 20_000 * 330
+    tracemalloc.stop()
 
 
 def test_a_store_that_fails_is_no_bad_photo(elsewhere):

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from p3dc.errors import InputError
@@ -133,6 +133,7 @@ def test_only_folders_are_asked_for_their_status(tmp_path, monkeypatch):
     assert len(asked) < 5
 
 
+@settings(deadline=None)
 @given(st.sets(st.lists(st.text("ab-.0", min_size=1, max_size=3), min_size=2, max_size=4).map(tuple), max_size=8))
 def test_keys_are_sorted_and_complete(tmp_path_factory, names):
     root = tmp_path_factory.mktemp("tree")

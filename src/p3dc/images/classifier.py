@@ -18,7 +18,6 @@ from p3dc.adaptive.settings import Settings
 from p3dc.classifier import fitted
 from p3dc.classifier.calibrated_support import CalibratedSupport, Scores
 from p3dc.classifier.fitted import FittedClassifier
-from p3dc.confidence.open_set import known_score
 from p3dc.errors import InputError
 from p3dc.images import model_file
 from p3dc.images.backbone_priors import backbone_priors
@@ -63,7 +62,7 @@ class LabelledTogether:
 
 
 class ImageClassifier:
-    """Classifies photos after a few of each class.
+    """Classify photos after learning from a few of each class.
 
     Parameters
     ----------
@@ -145,7 +144,7 @@ class ImageClassifier:
         views: int = 1,
         progress: Progress | None = None,
     ) -> "ImageClassifier":
-        """Learn from a folder with a folder of photos for each class, or from a CSV of path and label.
+        """Learn from a folder with one folder of photos per class, or from a CSV of path and label.
 
         Parameters
         ----------
@@ -179,7 +178,7 @@ class ImageClassifier:
         return cls(used, examples, known, reject=reject, views=views, failures=failures)
 
     def add(self, folder: str | os.PathLike[str], progress: Progress | None = None) -> "ImageClassifier":
-        """Return a classifier with more photos, of known or of new classes; photos it has already are left out."""
+        """Return a classifier with more photos, of known or new classes; photos it already has are skipped."""
         files = labelled(folder)
         examples, failures = read_examples(files, self.backbone, progress, views=views_of(self.views))
         there = {(example.label, example.features.tobytes()) for example in self.examples}
@@ -187,7 +186,7 @@ class ImageClassifier:
         return self.with_examples([*self.examples, *fresh], failures)
 
     def with_examples(self, examples: Iterable[Example], failures: Iterable[tuple[str, str]] = ()) -> "ImageClassifier":
-        """Return a classifier that differs in its examples."""
+        """Return the same classifier with other examples."""
         same = {"reject": self.reject, "point": self.point, "views": self.views}
         found = ImageClassifier(self.backbone, examples, self.priors, **same, failures=failures)  # type: ignore[arg-type]
         unlabelled, balance = self.fitted.unlabelled, self.fitted.pile_balance
@@ -196,7 +195,7 @@ class ImageClassifier:
     def with_unlabelled(
         self, features: Array, keys: Iterable[str], balance: Balance | None = None
     ) -> "ImageClassifier":
-        """Return a classifier that is refined with photos without labels.
+        """Return a classifier that is refined with unlabelled photos.
 
         Parameters
         ----------
@@ -220,7 +219,7 @@ class ImageClassifier:
         return refined
 
     def at(self, point: tuple[float, float] | None) -> "ImageClassifier":
-        """Return the classifier at another point of the triangle; nothing is whitened or calibrated anew."""
+        """Return the classifier at another point of the triangle, without whitening or calibrating again."""
         moved = copy(self)
         if point is not None:
             moved.point, moved.fitted = point, self.fitted.at(*point)
@@ -323,12 +322,12 @@ class ImageClassifier:
 
     def label_unlabelled(self) -> list[Prediction]:
         """Label the photos that the classifier was refined with."""
-        found = zip(self._predictions(self.fitted.transduction), self.unlabelled_keys, strict=True)
+        found = zip(self.label_scores(self.fitted.transduction), self.unlabelled_keys, strict=True)
         return [replace(prediction, key=key) for prediction, key in found]
 
     @property
     def unlabelled_use(self) -> float | None:
-        """How much of the classes comes from photos without labels, from 0 to 1; None where none can be used."""
+        """How much of the classes comes from unlabelled photos, from 0 to 1; None if none can be used."""
         refinement = self.calibrated.refinement
         return None if refinement is None else refinement.used
 
@@ -344,13 +343,10 @@ class ImageClassifier:
         """Label features that the backbone made, (Q, D)."""
         rows = as_rows(features, "features")
         check_same_width(rows, "the features", self.support, "the examples")
-        return self._predictions(self.fitted.score(rows))
+        return self.label_scores(self.fitted.score(rows))
 
-    def label_cosines(self, cosines: Array) -> list[Prediction]:
-        """Label photos whose cosines to the classes are known, (Q, N)."""
-        return self._predictions(Scores(cosines, known_score(cosines)))
-
-    def _predictions(self, scores: Scores) -> list[Prediction]:
+    def label_scores(self, scores: Scores) -> list[Prediction]:
+        """Label photos whose scores are known."""
         probabilities, unknown = self.fitted.probabilities(scores.cosines), self.fitted.unknown(scores)
         found = []
         for probability, rejected in zip(probabilities, unknown.tolist(), strict=True):
@@ -380,7 +376,7 @@ class ImageClassifier:
         *,
         device: str | None = None,
     ) -> "ImageClassifier":
-        """Read what :meth:`save` wrote, with the same backbone, which is loaded to a device unless it is given."""
+        """Read a classifier that :meth:`save` wrote; the backbone is loaded to ``device`` unless it is given."""
         arrays, facts = model_file.read_model(path)
         if not isinstance(backbone, Backbone):
             backbone = model_file.backbone_of(path, facts, backbone, device)

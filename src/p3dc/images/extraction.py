@@ -4,6 +4,7 @@
 """
 
 import fcntl
+import json
 import re
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
@@ -133,6 +134,14 @@ def extract(
         check_end(folder, n_parts)
         summarise(folder, maker, n_files, failures, complete=True)
     return Extraction(folder, n_files, n_kept, tuple(failures))
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether a folder holds the features of an extraction that came to its end."""
+    try:
+        return json.loads((folder / SUMMARY).read_bytes())["complete"] is True
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
 
 
 def discard(folder: Path) -> None:

@@ -14,15 +14,17 @@ from pathlib import Path
 from p3dc.errors import InputError
 from p3dc.images.shards import LISTERS, Listed, Place
 from p3dc.io.atomic import damaged
-from p3dc.io.store import ADDRESS, Address, Location, StorePath, location
+from p3dc.io.store import ADDRESS, Address, Location, Stat, StorePath, location
 
 ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".avif", ".heic", ".heif"})
 
 LISTED_AHEAD = 8
 """Shards of a store that are listed at once."""
 
-Entry = tuple[str, str, StorePath | None, bool]
-"""An entry of a folder: its sort key, its path from the root, its address in a store, and whether it is a folder."""
+Entry = tuple[str, Stat | None]
+"""An entry of a folder: its path from the root, which ends in a slash if it is a folder, and what a store lists of it.
+
+A folder may have a million of them, so they are small, and sort like the keys of their files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +72,14 @@ def list_folder(root: Address, skipped: Counter[str] | None = None) -> Iterator[
         raise InputError(f"{readable(folder)} is not a folder. Give a folder of images.")
     skipped = Counter() if skipped is None else skipped
     top = _entries(folder, "", skipped)
-    loose = [entry for entry in top if not entry[-1]]
-    classes = [entry for entry in top if entry[-1]]
+    loose = [entry for entry in top if not entry[0].endswith("/")]
+    classes = [path.removesuffix("/") for path, _ in top if path.endswith("/")]
     within = _walk(folder, classes, skipped)
     first = next(within, None)
     if loose and first is not None:
         raise InputError(
-            f"{readable(folder)} has images of its own, {readable(loose[0][1])} for example, as well as folders with "
-            f"images, {readable(classes[0][1])} for example. Put each image into the folder of its class, or all of "
+            f"{readable(folder)} has images of its own, {readable(loose[0][0])} for example, as well as folders with "
+            f"images, {readable(classes[0])} for example. Put each image into the folder of its class, or all of "
             "them into one folder."
         )
     if loose:
@@ -108,10 +110,10 @@ def list_images(path: Address, skipped: Counter[str] | None = None) -> Iterator[
 
 def _shards(folder: Location) -> list[Location]:
     """List the zip, tar and Parquet files of a folder in the order of their names."""
-    found = sorted((name, address) for name, address, is_folder in _names(folder, "") if not is_folder)
+    found = sorted((name, listed) for name, listed, is_folder in _names(folder, "") if not is_folder)
     return [
-        address or folder / name
-        for name, address in found
+        _at(folder, name, listed)
+        for name, listed in found
         if _ending(name) in LISTERS and not name.startswith((".", "_"))
     ]
 
@@ -176,20 +178,24 @@ def readable(name: object) -> str:
 
 
 def _image(root: Location, entry: Entry, *, labelled: bool) -> ImageFile:
-    _, relative, address, _ = entry
+    relative, listed = entry
     key = readable(relative)
-    return ImageFile(address or root / relative, key, key.partition("/")[0] if labelled else None)
+    return ImageFile(_at(root, relative, listed), key, key.partition("/")[0] if labelled else None)
 
 
-def _walk(root: Location, classes: list[Entry], skipped: Counter[str]) -> Iterator[Entry]:
+def _at(root: Location, relative: str, listed: Stat | None) -> Location:
+    return root / relative if listed is None else StorePath(f"{root}/{relative}", listed)
+
+
+def _walk(root: Location, classes: list[str], skipped: Counter[str]) -> Iterator[Entry]:
     """Yield the images below the folders of classes, in order."""
     for top in classes:
         seen: set[tuple[int, int]] = set()  # a link may lead back up, so each real folder counts once in a class
-        stack = [top]
+        stack: list[Entry] = [(top + "/", None)]
         while stack:
             entry = stack.pop()
-            _, relative, _, is_folder = entry
-            if not is_folder:
+            relative = entry[0].removesuffix("/")
+            if relative == entry[0]:
                 yield entry
                 continue
             if isinstance(root, Path):
@@ -206,23 +212,25 @@ def _walk(root: Location, classes: list[Entry], skipped: Counter[str]) -> Iterat
 def _entries(root: Location, relative: str, skipped: Counter[str]) -> list[Entry]:
     """List the folders and images of one folder in the order of their keys; count other files by extension."""
     found: list[Entry] = []
-    for name, address, is_folder in _names(root, relative):
+    above = relative and relative + "/"
+    for name, listed, is_folder in _names(root, relative):
         if name.startswith(".") or name == "__MACOSX":
             continue
-        path = f"{relative}/{name}" if relative else name
         if is_folder:
-            found.append((name + "/", path, None, True))  # with the slash, folders sort like the keys of their files
+            found.append((f"{above}{name}/", None))
         elif _is_image(name):
-            found.append((name, path, address, False))
+            found.append((above + name, listed))
         else:
             skipped[_ending(name)] += 1
-    return sorted(found)
+    found.sort()
+    return found
 
 
-def _names(root: Location, relative: str) -> Iterator[tuple[str, StorePath | None, bool]]:
-    """List one folder: names, addresses in a store, and which of them are folders."""
+def _names(root: Location, relative: str) -> Iterator[tuple[str, Stat | None, bool]]:
+    """List one folder: names, what a store lists of them, and which of them are folders."""
     if not isinstance(root, Path):
-        yield from ((path.name, path, is_dir) for path, is_dir in (root / relative if relative else root).entries())
+        folder = root / relative if relative else root
+        yield from ((path.name, path.listed, is_folder) for path, is_folder in folder.entries())
         return
     try:
         with os.scandir(root / relative) as entries:

@@ -23,8 +23,6 @@ MAX_BYTES = 2**28
 READ_AHEAD = 2**22
 """Bytes of a tar in a store that are read at once to find headers: the wait for a request costs about as much."""
 
-DAMAGE = (zipfile.BadZipFile, tarfile.TarError, struct.error, zlib.error)
-
 LOCAL_HEADER = 30
 """Bytes of a zip member's own header before its name."""
 
@@ -149,9 +147,9 @@ def _reading(path: Location) -> Iterator[IO[bytes]]:
                 yield io.BufferedReader(_Ranges(path, file), READ_AHEAD)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist. Give a folder, a CSV, a zip, a tar or a Parquet file.") from None
-    except (*DAMAGE, EOFError, OSError, ValueError, IndexError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception as error:  # a damaged file can raise anything
         raise damaged(path, error) from None
 
 

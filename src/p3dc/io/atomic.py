@@ -11,6 +11,7 @@ import math
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,7 +35,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     check_folder(path)
     target = Path(os.path.realpath(path))
     sweep(target.parent)
-    temporary = target.with_name(f"{_prefix()}{os.getpid()}-{secrets.token_hex(8)}.partial")
+    temporary = _temporary(target)
     handle = -1
     _being_written.add(temporary)
     try:
@@ -57,18 +58,40 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.close(handle)
 
 
+@contextmanager
+def making_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary folder to fill; afterwards it is renamed to ``path``, or removed if that failed."""
+    target = Path(os.path.realpath(path))
+    sweep(target.parent)
+    temporary = _temporary(target)
+    handle = -1
+    _being_written.add(temporary)
+    try:
+        temporary.mkdir()
+        handle = os.open(temporary, os.O_RDONLY)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield temporary
+        temporary.rename(target)
+    finally:
+        _remove(temporary)
+        _being_written.discard(temporary)
+        if handle >= 0:
+            os.close(handle)
+
+
 _being_written: set[Path] = set()
 
 
 def remove_temporaries() -> None:
-    """Remove the temporary files of this process, which is about to end; not those of its parent."""
+    """Remove the temporary files and folders of this process, which is about to end; not those of its parent."""
     for path in tuple(_being_written):
         if path.name.startswith(f"{_prefix()}{os.getpid()}-"):
-            path.unlink(missing_ok=True)
+            _remove(path)
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files that killed processes of this machine left in a folder.
+    """Remove the temporary files and folders that killed processes of this machine left in a folder.
 
     A file that is being written is locked by its process, and the lock ends with the process. Files of other machines
     are left alone, since not every network file system shares locks; so are those where locks are not known.
@@ -81,7 +104,7 @@ def sweep(folder: Path) -> None:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
+                _remove(path)
             finally:
                 os.close(handle)
 
@@ -89,6 +112,18 @@ def sweep(folder: Path) -> None:
 def _prefix() -> str:
     """Return how the temporary files of this machine begin."""
     return f".p3dc-{re.sub('[^A-Za-z0-9.]', '_', os.uname().nodename)[:64]}-"
+
+
+def _temporary(target: Path) -> Path:
+    """Return a new name beside a file or a folder that is to be written."""
+    return target.with_name(f"{_prefix()}{os.getpid()}-{secrets.token_hex(8)}.partial")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _create_locked(path: Path) -> int:

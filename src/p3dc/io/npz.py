@@ -58,6 +58,8 @@ def _members(path: Location, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipI
     members = {entry.filename.removesuffix(".npy"): entry for entry in entries}
     if len(members) != len(entries):
         raise InputError(f"{path} has two arrays of one name. Write it again.")
+    for entry in entries:  # a damaged name in the directory, that of the digests too, is another than before the array
+        archive.open(entry).close()
     return members
 
 

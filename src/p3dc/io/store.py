@@ -9,8 +9,10 @@ import io
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -18,6 +20,12 @@ from typing import IO, Any, NamedTuple, TypeAlias
 
 from p3dc.errors import InputError
 from p3dc.io.atomic import replacing
+
+ANONYMOUS = "anonymous@"
+"""What precedes the name of a public bucket of Google Cloud Storage, to read it without credentials."""
+
+GOOGLE_PATIENCE = timedelta(seconds=30)
+"""How long Google's client retries before it raises an error; its own default is 15 minutes."""
 
 ADDRESS = re.compile(r"(s3|gs|hf):/{1,2}(?=[^/])")  # pathlib turns s3://bucket into s3:/bucket
 
@@ -112,18 +120,26 @@ class StorePath:
         """List what lies directly in a folder, and whether each is a folder; nothing if there is no such folder."""
         from pyarrow.fs import FileSelector, FileType
 
+        # Without recursion, pyarrow lists only those folders of Google's store that have an object of their own.
+        recursive = self.address.startswith("gs:")
         try:
             with _reporting(self):
                 system, path = _opened(self.address)
-                found = system.get_file_info(FileSelector(path))
-        except FileNotFoundError:
+                found = system.get_file_info(FileSelector(path, recursive=recursive))
+        except FileNotFoundError as error:
+            if GOOGLE_ERROR.search(str(error)):  # a folder that is missing is not one of Google's errors
+                raise _no_bucket(self) from None
             return
-        for info in found:
-            child = f"{self.address}/{info.base_name}"
-            if info.type == FileType.Directory:
-                yield StorePath(child), True
-            else:
-                yield StorePath(child, Stat(info.size or 0, info.mtime_ns or 0)), False
+        found.reverse()
+        folders = set()
+        while found:
+            info = found.pop()  # frees what pyarrow keeps of it
+            name, below, _ = (info.path[len(path) + 1 :] if recursive else info.base_name).partition("/")
+            if not below and info.type != FileType.Directory:
+                yield StorePath(f"{self.address}/{name}", Stat(info.size or 0, info.mtime_ns or 0)), False
+            elif name and name not in folders:  # a//b would lead back to a
+                folders.add(name)
+                yield StorePath(f"{self.address}/{name}"), True
 
     def glob(self, pattern: str) -> Iterator["StorePath"]:
         """List the objects directly in a folder whose names match."""
@@ -152,12 +168,16 @@ class StorePath:
         """Write an object, which appears when all of it is there."""
         if self.address.startswith("hf:"):
             raise InputError(f"{self} cannot be written: hf:// is only read. Write to a folder, s3:// or gs://.")
-        with _reporting(self):
-            system, path = _opened(self.address)
-            # In a with block an interrupted write would be closed, and closing completes the upload.
-            stream = system.open_output_stream(path)
-            stream.write(content)
-            stream.close()
+        try:
+            with _reporting(self):
+                if self.address.startswith("gs:"):
+                    # Google's client completes what was sent of an abandoned upload, so an interrupt waits for its end.
+                    with ThreadPoolExecutor(1) as pool:
+                        pool.submit(_upload, self.address, content).result()
+                else:
+                    _upload(self.address, content)
+        except FileNotFoundError:
+            raise _no_bucket(self) from None
 
     def _info(self) -> Any:
         with _reporting(self):
@@ -233,24 +253,47 @@ def _file_system(bucket: str) -> Any:
         except ImportError:
             raise StoreError('hf:// needs huggingface_hub. Run pip install "p3dc-shot[hub]".') from None
         return fs.PyFileSystem(fs.FSSpecHandler(HfFileSystem()))
+    if bucket.startswith("gs:"):
+        return fs.GcsFileSystem(anonymous=bucket.startswith(f"gs://{ANONYMOUS}"), retry_time_limit=GOOGLE_PATIENCE)
     return fs.FileSystem.from_uri(bucket)[0]
 
 
 def _opened(address: str) -> tuple[Any, str]:
     """Return the file system of an address, and the path in it."""
     scheme, _, path = address.partition("://")
-    return _file_system(f"{scheme}://{path.partition('/')[0]}"), path
+    system = _file_system(f"{scheme}://{path.partition('/')[0]}")
+    return system, path.removeprefix(ANONYMOUS) if scheme == "gs" else path
+
+
+def _upload(address: str, content: bytes | memoryview) -> None:
+    system, path = _opened(address)
+    # In a with block an interrupted write would be closed, and closing completes the upload.
+    stream = system.open_output_stream(path)
+    stream.write(content)
+    stream.close()
 
 
 AWS_ERROR = re.compile(r"AWS Error (\w+).*? during \w+ operation: (.*?)(?: \(Request ID.*)?$", re.DOTALL)
+GOOGLE_ERROR = re.compile(
+    r"google::cloud::Status\((\w+): (?:.*? last message of )?(.*?)(?: error_info=|\)$)", re.DOTALL
+)
+GOOGLE_ANSWER = re.compile(r'"message":\s*"((?:[^"\\]|\\.)*)"')
 NO_BUCKET = re.compile(r"[Bb]ucket '[^']*' not found|bucket does not exist")
 REMEDIES = {
     "NO_SUCH_BUCKET": "Check the name of the bucket.",
     "ACCESS_DENIED": "Check the credentials and what they allow.",
+    "PERMISSION_DENIED": "Check the credentials and what they allow.",
     "INVALID_ACCESS_KEY_ID": "Check the credentials.",
     "SIGNATURE_DOES_NOT_MATCH": "Check the credentials.",
+    "UNAUTHENTICATED": f"Check the credentials, or read a public bucket as gs://{ANONYMOUS}BUCKET.",
     "NETWORK_CONNECTION": "Check the network, then run the same again.",
+    "UNAVAILABLE": "Check the network, then run the same again.",
+    "DEADLINE_EXCEEDED": "Check the network, then run the same again.",
 }
+
+
+def _no_bucket(place: Location) -> StoreError:
+    return StoreError(f"{place} cannot be used (there is no such bucket). {REMEDIES['NO_SUCH_BUCKET']}")
 
 
 @contextmanager
@@ -264,8 +307,18 @@ def _reporting(place: Location) -> Iterator[None]:
         text = str(error) or type(error).__name__
         if "No such file or directory" in text:  # Google's file system says it in words only
             raise FileNotFoundError(text) from None
-        found = AWS_ERROR.search(text)
-        why = " ".join((f"{found[1]}: {found[2]}" if found else text.partition("\n")[0]).split())
-        code = found[1] if found else "NO_SUCH_BUCKET" if NO_BUCKET.search(text) else ""
+        code, why = _parsed(text)
         remedy = REMEDIES.get(code, "Check the address, the credentials and the network.")
-        raise StoreError(f"{place} cannot be used ({why.rstrip('.:')}). {remedy}") from None
+        raise StoreError(f"{place} cannot be used ({' '.join(why.split()).rstrip('.:')}). {remedy}") from None
+
+
+def _parsed(text: str) -> tuple[str, str]:
+    """Return the code in an error of a file system, if it has one, and what it says."""
+    if found := AWS_ERROR.search(text):
+        return found[1], f"{found[1]}: {found[2]}"
+    if found := GOOGLE_ERROR.search(text):
+        answer = GOOGLE_ANSWER.search(found[2])
+        why = (answer[1] if answer else found[2]).partition(". ")[0]
+        code = "UNAUTHENTICATED" if "access token" in why else found[1]  # it says UNAVAILABLE without credentials
+        return code, f"{code}: {why}"
+    return "NO_SUCH_BUCKET" if NO_BUCKET.search(text) else "", text.partition("\n")[0]

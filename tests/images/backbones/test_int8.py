@@ -113,3 +113,8 @@ def test_other_ranges_are_kept_apart(tmp_path, monkeypatch):
     monkeypatch.setattr(lites, "_ranges", lambda: ranges.replace(b"1.0", b"0.9", 1))
     assert lites.load_graph(lites.LITE0_INT8) != first
     assert len([*(tmp_path / "p3dc").iterdir()]) == 2
+
+
+def test_it_runs_on_the_processor_alone():
+    with pytest.raises(InputError, match=r"int8 runs on the processor alone.* or use efficientnet-lite0.$"):
+        load_backbone(NAME, device="openvino")

@@ -1,6 +1,7 @@
 """Folders in the layout of ONNX exports: which file, which output, which pooling, and the last layer."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from p3dc.errors import InputError
 from p3dc.images.backbone_priors import backbone_priors
 from p3dc.images.backbones.loading import absolute_address, load_backbone
 from p3dc.images.backbones.network_folder import choose_network, split_options
-from p3dc.images.backbones.onnx_network import OnnxBackbone, execution_provider
+from p3dc.images.backbones.onnx_network import PROVIDERS, OnnxBackbone, execution_provider
 from p3dc.images.backbones.pooling import choose_output, pool
 from tests.conftest import make_features
 from tests.images.backbones.test_onnx_network import HOW, model
@@ -196,3 +197,29 @@ def test_a_device_needs_its_execution_provider():
     with pytest.raises(InputError, match="ONNX Runtime cannot use cuda here"):
         OnnxBackbone(model(), HOW, device="cuda")
     assert OnnxBackbone(model(), HOW, device="cpu").digest == OnnxBackbone(model(), HOW).digest
+
+
+@pytest.mark.parametrize("device", sorted(PROVIDERS.keys() - {"cpu"}))
+def test_each_device_gives_the_features_of_the_processor(device):
+    import onnxruntime
+
+    if PROVIDERS[device][0] not in onnxruntime.get_available_providers():
+        pytest.skip(f"ONNX Runtime has no {device}")
+    here, there = load_backbone(), load_backbone(device=device)
+    images = np.random.default_rng(0).normal(0, 0.5, (11, *here.preprocessing.shape)).astype(np.float32)
+    expected, found = here.embed(images), there.embed(images)
+    lengths = np.linalg.norm(expected, axis=1) * np.linalg.norm(found, axis=1)
+    assert ((expected * found).sum(1) / lengths).min() > 0.9999
+    assert here.digest == there.digest
+
+
+def test_openvino_uses_as_many_threads_as_it_may():
+    import onnxruntime
+
+    if PROVIDERS["openvino"][0] not in onnxruntime.get_available_providers():
+        pytest.skip("ONNX Runtime has no openvino")
+    backbone = load_backbone(device="openvino", threads=1)
+    images = np.zeros((64, *backbone.preprocessing.shape), np.float32)
+    began, used = time.perf_counter(), time.process_time()
+    backbone.embed(images)
+    assert time.process_time() - used < 1.2 * (time.perf_counter() - began)

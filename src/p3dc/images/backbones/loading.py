@@ -57,6 +57,11 @@ def load_backbone(
     address = os.fspath(name_or_path)
     if address in LITES:
         lite = LITES[address]
+        if lite.int8 and device not in (None, "cpu"):
+            raise InputError(
+                f"{lite.name} runs on the processor alone, since 8-bit integers are rounded differently elsewhere. "
+                f"Leave out the device {device}, or use {DEFAULT}."
+            )
         return OnnxBackbone(
             efficientnet_lite.load_graph(lite),
             preprocessing or lite.preprocessing,

@@ -102,7 +102,7 @@ class OnnxBackbone(Backbone):
             stem = Path(model).name if stem in LITES else stem  # those names belong to the built-in networks
         self.name = stem if name is None else name
         self.preprocessing = preprocessing
-        self.step = STEP if device in (None, "cpu") else GPU_STEP
+        self.step = STEP if device in (None, "cpu", "openvino") else GPU_STEP  # OpenVINO runs on the processor
         self._head = head
         try:
             if self.name not in LITES:  # those are built here, and parsing takes time
@@ -212,13 +212,21 @@ class _Starter:
         options.log_severity_level = SILENT
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         options.intra_op_num_threads = self.threads
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # photos are read on the same cores
         files = self.external
         try:
             if files:
                 sizes = [*map(len, files.values())]
                 options.add_external_initializers_from_files_in_memory([*files], [*files.values()], sizes)
-            providers = [*dict.fromkeys((provider, PROCESSOR))]
-            session = onnxruntime.InferenceSession(content, options, providers, enable_fallback=0)  # which prints
+            own = {"num_of_threads": str(self.threads)} if self.device == "openvino" else {}  # it ignores the session's
+            providers = {provider: own, PROCESSOR: {}}
+            session = onnxruntime.InferenceSession(
+                content,
+                options,
+                [*providers],
+                [*providers.values()],
+                enable_fallback=0,  # which prints
+            )
             [(each.name, each.shape) for each in (*session.get_inputs(), *session.get_outputs())]  # may be no text
         except Exception as error:
             raise InputError(

@@ -2,8 +2,6 @@
 
 import json
 import os
-import shutil
-import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import first_line
 from p3dc.images.backbones.network_folder import CONFIG, load_folder
 from p3dc.images.backbones.processor import timm_preprocessing
+from p3dc.io.atomic import making_folder
 
 PREFIX = "timm:"
 LEAST_COSINE = 0.9999
@@ -65,9 +64,8 @@ def export_timm(
     settings = _settings(network)
     preprocessing = timm_preprocessing(settings)
     images = np.random.default_rng(seed).normal(size=(CHECKED, *preprocessing.shape)).astype(np.float32)
-    with tempfile.TemporaryDirectory(dir=folder.absolute().parent, prefix=".export-") as temporary:
-        made = Path(temporary) / "network"
-        (made / "onnx").mkdir(parents=True)
+    with making_folder(folder) as made:
+        (made / "onnx").mkdir()
         config = {"architecture": name, "pretrained_cfg": settings, "num_features": int(network.num_features)}
         if classifies:
             config["label_names"] = _class_names(network)
@@ -77,7 +75,6 @@ def export_timm(
         cosine = _least_cosine(exported, _features(network, images))
         if not cosine >= LEAST_COSINE:
             raise InputError(f"{name} gives other features in ONNX than in torch: cosine {cosine:.5f}. Use another.")
-        shutil.move(made, folder)
     return cosine
 
 
