@@ -1,9 +1,12 @@
 """Measure the service under load: photos a second, failed requests, memory, and what a kill -9 loses.
 
-``python -m benchmarks.serving [--clients 16] [--seconds 60] [--kill]`` starts ``p3dc serve`` with a project folder,
-teaches five classes and lets clients send JPEGs of 500 × 375 one at a time over persistent connections. Every tenth
-request adds an example, which its client deletes ten requests later. With ``--kill`` the server is killed in the middle
-and started again; at the end every example whose addition was answered must be there, and none whose deletion was.
+``python -m benchmarks.serving [--clients 16] [--seconds 60] [--kill] [--hostile 200]`` starts ``p3dc serve`` with a
+project folder, teaches five classes and lets clients send JPEGs of 500 × 375 one at a time over persistent connections.
+Every tenth request adds an example, which its client deletes ten requests later. With ``--kill`` the server is killed
+in the middle and started again; at the end every example whose addition was answered must be there, and none whose
+deletion was.
+With ``--hostile N`` there are N connections beside the clients that say nothing, that never end their headers, or that
+upload a byte at a time; each is opened again as soon as the server closes it.
 """
 
 import argparse
@@ -12,6 +15,7 @@ import json
 import os
 import random
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -30,10 +34,11 @@ BOUNDARY = "p3dc-photos"
 
 
 class Server:
-    """A process of ``p3dc serve``."""
+    """A process of ``p3dc serve``, which may begin with a model file."""
 
-    def __init__(self, project: Path) -> None:
-        self.command = [sys.executable, "-m", "p3dc", "serve", "--project", str(project), "--no-browser", "--port"]
+    def __init__(self, project: Path, *model: str) -> None:
+        options = ["--project", str(project), "--no-browser", "--port"]
+        self.command = [sys.executable, "-m", "p3dc", "serve", *model, *options]
         self.port = 0
         self.start()
 
@@ -120,6 +125,58 @@ def work(server: Server, photos: list[bytes], classes: list[str], until: float, 
             time.sleep(0.1)
 
 
+class HostileConnections:
+    """Connections that keep the server waiting, a third of them in each of three ways."""
+
+    BEGINNINGS = (
+        b"",
+        b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX-Endless: ",
+        b"POST /v1/classify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000000\r\n"
+        b"Content-Type: multipart/form-data; boundary="
+        + BOUNDARY.encode()
+        + b"\r\n\r\n--"
+        + BOUNDARY.encode()
+        + b"\r\n"
+        b'Content-Disposition: form-data; name="images"; filename="photo.jpg"\r\n\r\n',
+    )
+
+    def __init__(self, server: Server, number: int, until: float) -> None:
+        self.server, self.number, self.until = server, number, until
+        self.open = self.reopened = 0
+
+    def run(self) -> None:
+        """Keep all connections open until the time is up."""
+        lines: list[socket.socket | None] = [None] * self.number
+        while time.monotonic() < self.until:
+            for place, line in enumerate(lines):
+                try:
+                    lines[place] = self._go_on(line, self.BEGINNINGS[place % 3])
+                except OSError:  # refused, or closed by the server
+                    lines[place] = None
+                    self.reopened += 1
+            self.open = sum(line is not None for line in lines)
+            time.sleep(0.5)
+        for line in lines:
+            if line is not None:
+                line.close()
+
+    def _go_on(self, line: socket.socket | None, beginning: bytes) -> socket.socket:
+        if line is None:
+            line = socket.create_connection(("localhost", self.server.port), timeout=5)
+            line.sendall(beginning)
+            return line
+        if beginning:
+            line.sendall(b"a")
+        line.setblocking(False)
+        try:
+            if not line.recv(4096):
+                raise ConnectionError
+        except BlockingIOError:
+            pass  # it is still open
+        line.settimeout(5)
+        return line
+
+
 def teach(server: Server, photos: list[bytes]) -> list[str]:
     """Make five classes of five photos each and return their ids."""
     client = Client(server)
@@ -135,6 +192,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--hostile", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "photos").mkdir()
@@ -148,6 +206,8 @@ def main() -> None:
             threading.Thread(target=work, args=(server, photos, classes, start + given.seconds, tally, seed))
             for seed in range(given.clients)
         ]
+        hostile = HostileConnections(server, given.hostile, start + given.seconds)
+        threads.append(threading.Thread(target=hostile.run))
         for thread in threads:
             thread.start()
         killed = not given.kill

@@ -16,6 +16,7 @@ from p3dc.app.http.responses import view
 from p3dc.app.project.state import Photo, ProjectLimits, State, new_id
 from p3dc.app.project.store import Picture
 from p3dc.app.session import Session
+from p3dc.app.taught import taught_photos
 from p3dc.images.backbone_priors import backbone_priors
 from p3dc.images.backbones.loading import load_backbone
 
@@ -44,7 +45,7 @@ def main() -> None:
     print("classes  photos of each  first view  first leave-one-out  view at a point  leave-one-out at a point (ms)")
     for n_way, n_shot in ((2, 5), (5, 5), (10, 20)):
         state, pictures = make_state(n_way, n_shot, 5)
-        session = Session(0, state, pictures, backbone, priors)
+        session = Session(0, state, pictures, taught_photos(state, pictures, backbone, priors))
         firsts = milliseconds(lambda: view(session, None)), milliseconds(lambda: session.leave_one_out(None))  # noqa: B023
         points = [(alpha, 0.4) for alpha in np.linspace(0, 0.5, 11).tolist()]
         views = statistics.median(milliseconds(lambda: view(session, point)) for point in points)  # noqa: B023

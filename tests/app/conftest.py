@@ -126,7 +126,7 @@ def open_project(backbone, base):
 
         def call(folder=None, priors=base, reject=0.2, project_limits=None):
             project = Project(folder, backbone, State(reject=reject), priors, project_limits)
-            opened.callback(project.store.close)
+            opened.callback(project.close)
             return project
 
         yield call
@@ -138,9 +138,9 @@ def serve(open_project):
     with ExitStack() as served:
         portal = served.enter_context(start_blocking_portal())
 
-        def call(folder=None, *, limits=None, token=None, raises=True, project=None, **options):
+        def call(folder=None, *, limits=None, token=None, raises=True, project=None, library=None, **options):
             project = project or open_project(folder, **options)
-            app = make_app(project, limits, token)
+            app = make_app(project, limits, token, library)
             served.callback(portal.call, app.app.state.service.close)
             client = httpx.Client(transport=InProcess(app, portal, raises), base_url="http://localhost")
             client.app, client.project, client.service = app, project, app.app.state.service

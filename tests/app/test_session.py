@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from p3dc import ImageClassifier, Priors
-from p3dc.app import session as sessions
+from p3dc.app import taught as taught_photos
 from p3dc.images.examples import Example, open_thumbnail, thumbnail
 from p3dc.images.explanation import explain_features
 from p3dc.priors.central import CentralRow
@@ -56,6 +56,11 @@ def view(client, point=None):
     return answer.json()
 
 
+def plain(view):
+    """The labels of a view without what is said about them."""
+    return [{k: v for k, v in label.items() if k not in ("doubt", "typicality")} for label in view["labels"]]
+
+
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("known", [True, False])
 def test_labels_at_a_point_are_those_of_a_classifier_at_that_point(serve, base, point, known):
@@ -66,7 +71,7 @@ def test_labels_at_a_point_are_those_of_a_classifier_at_that_point(serve, base, 
     classifier = refined(client, point)
     expected = classifier.label_unlabelled() if point is None else classifier.label(features(client, *asked))
     found = view(client, point)
-    assert found["labels"] == [{"id": identity, **facts(each)} for identity, each in zip(asked, expected, strict=True)]
+    assert plain(found) == [{"id": identity, **facts(each)} for identity, each in zip(asked, expected, strict=True)]
     own = anew(client).calibrated
     assert found["auto"] == (point is None)
     assert (found["alpha"], found["beta"]) == pytest.approx((own.alpha, own.beta) if point is None else point)
@@ -84,7 +89,8 @@ def test_the_point_of_the_project_counts_where_none_is_given(taught):
     taught.put("/v1/point", json={"alpha": 0.3, "beta": 0.5})
     at = {"alpha": 0.3, "beta": 0.5}
     own, given = view(taught), view(taught, (0.3, 0.5))
-    assert own == given
+    assert sorted(own["order"]) == sorted(taught.asked)
+    assert own == given | {"order": own["order"]}
     assert own["auto"] is False
     assert (own["alpha"], own["beta"]) == (0.3, 0.5)
     assert own["auto_point"] != at
@@ -116,6 +122,9 @@ def test_a_project_that_is_not_ready_says_what_it_needs(client):
         "auto_point": None,
         "relevance": None,
         "labels": [],
+        "order": [],
+        "unknown_below": None,
+        "unknown_chosen": None,
         "pile": None,
         "map": None,
         "duplicates": [],
@@ -139,7 +148,7 @@ def test_one_photo_of_each_of_two_classes_is_enough(client):
     (asked,) = add(client, None, picture(COLOURS["teal"], 3))
     for point in POINTS:
         expected = refined(client, point).label(features(client, asked))
-        assert view(client, point)["labels"] == [{"id": asked, **facts(expected[0])}]
+        assert plain(view(client, point)) == [{"id": asked, **facts(expected[0])}]
 
 
 def test_the_map_holds_everything_in_its_square_on_axes_that_do_not_move(taught):
@@ -197,7 +206,8 @@ def test_an_explanation_is_that_of_a_classifier_at_that_point(taught, point):
     found = taught.get(f"/v1/photos/{asked}/explanation", params=query(point)).json()
     assert found["name"] == "asked 3.png"
     [shown] = [each for each in view(taught, point)["labels"] if each["id"] == asked]
-    assert {key: found[key] for key in shown if key != "id"} == {key: shown[key] for key in shown if key != "id"}
+    said = set(shown) - {"id", "doubt", "typicality"}
+    assert {key: found[key] for key in said} == {key: shown[key] for key in said}
     assert found["label"] == expected.prediction.label
     assert found["probability"] == pytest.approx(expected.prediction.probability, abs=0.01)
     assert found["unknown_below"] == pytest.approx(expected.unknown_below, abs=1e-9)
@@ -321,7 +331,8 @@ def test_a_photo_is_explained_with_the_label_that_it_is_shown_with(taught):
     add(taught, None, *(picture(COLOURS["teal"], 500 + k) for k in range(9)))
     for shown in view(taught)["labels"]:
         found = taught.get(f"/v1/photos/{shown['id']}/explanation").json()
-        assert {key: found[key] for key in shown if key != "id"} == {k: v for k, v in shown.items() if k != "id"}
+        said = set(shown) - {"id", "doubt", "typicality"}
+        assert {key: found[key] for key in said} == {key: shown[key] for key in said}
         assert found["unknown"] == (found["cosines"][0]["cosine"] < found["unknown_below"])
 
 
@@ -356,18 +367,91 @@ def test_moving_the_point_whitens_nothing(taught, base, monkeypatch):
     assert whitened == [1], "the count sees what is whitened"
 
 
-def test_what_takes_long_is_done_once_for_each_revision(taught, monkeypatch):
+def test_what_depends_on_taught_photos_is_kept_until_they_change(taught, monkeypatch):
     made = []
-    real = sessions.LeaveOneOut
+    real = taught_photos.LeaveOneOut
 
     def counted(*arguments):
         made.append(arguments)
         return real(*arguments)
 
-    monkeypatch.setattr(sessions, "LeaveOneOut", counted)
+    monkeypatch.setattr(taught_photos, "LeaveOneOut", counted)
     for point in POINTS:
         taught.get("/v1/leave-one-out", params=query(point))
     assert len(made) == 1
+    held = taught.get("/v1/leave-one-out").json()
     taught.delete(f"/v1/photos/{taught.asked[0]}")
+    assert taught.get("/v1/leave-one-out").json() == held | {"revision": held["revision"] + 1}
+    assert len(made) == 1
+    taught.patch(f"/v1/photos/{taught.asked[1]}", json={"class": taught.classes["rust"]})
     taught.get("/v1/leave-one-out")
     assert len(made) == 2
+
+
+def test_a_new_photo_is_whitened_and_the_others_are_not(taught, base, monkeypatch):
+    before = taught.get("/v1/view", params={"pile": False}).json()
+    whitened = []
+    real = type(base.geometry).whiten
+
+    def counted(self, rows):
+        whitened.append(len(rows))
+        return real(self, rows)
+
+    monkeypatch.setattr(type(base.geometry), "whiten", counted)
+    (new,) = add(taught, None, picture(COLOURS["teal"], 77))
+    after = taught.get("/v1/view", params={"pile": False}).json()
+    assert whitened == [1]
+    assert after["labels"][:-1] == before["labels"]
+    assert after["pile"] is None
+    expected = anew(taught).label(features(taught, *taught.asked, new))
+    assert plain(after) == [
+        {"id": identity, **facts(each)} for identity, each in zip([*taught.asked, new], expected, strict=True)
+    ]
+
+
+def test_doubt_is_how_near_the_two_likeliest_classes_are(taught):
+    for label in view(taught)["labels"]:
+        if not label["unknown"]:
+            assert label["doubt"] == pytest.approx(1 - label["probability"] + label["runner_up_probability"])
+        assert 0 <= label["doubt"] <= 1
+
+
+def test_every_photo_has_its_place_in_the_order(taught):
+    assert sorted(view(taught)["order"]) == sorted(taught.asked)
+    assert view(taught, (0.1, 0.2))["order"] == []
+
+
+def test_a_threshold_decides_what_is_unknown_until_it_is_undone(taught):
+    before = view(taught)
+    assert before["unknown_below"] == before["unknown_chosen"] == pytest.approx(anew(taught).fitted.unknown_below)
+    grouped = {identity for group in before["pile"]["groups"] for identity in group}
+    middle = sorted(label["typicality"] for label in before["labels"])[2]
+    assert taught.put("/v1/unknown", json={"below": middle + 1e-9}).status_code == 200
+    for point in (None, (0.2, 0.2)):
+        found = view(taught, point)
+        assert found["unknown_below"] == middle + 1e-9
+        for label in found["labels"]:
+            below = label["typicality"] < middle + 1e-9
+            assert label["unknown"] == (below or (point is None and label["id"] in grouped))
+    assert view(taught)["unknown_chosen"] == before["unknown_chosen"]
+    assert taught.get("/v1/project").json()["unknown_below"] == middle + 1e-9
+    taught.post("/v1/undo")
+    assert view(taught)["labels"] == before["labels"]
+    told(taught.put("/v1/unknown", json={"below": "low"}), 422, "invalid")
+
+
+def test_a_project_without_unknown_has_no_threshold(serve):
+    client = serve(reject=None)
+    teach(client)
+    assert view(client)["unknown_below"] is None
+    assert "calls no photo unknown" in told(client.put("/v1/unknown", json={"below": 0.5}), 409, "conflict")
+
+
+def test_the_confusion_counts_what_each_example_was_taken_for(taught):
+    held = taught.get("/v1/leave-one-out").json()
+    names = [taught.project.state.names[each] for each in held["confusion"]["classes"]]
+    assert names == sorted(COLOURS)
+    counts = np.array(held["confusion"]["counts"])
+    assert (counts.sum(), np.trace(counts)) == (held["asked"], held["right"])
+    assert counts.sum(axis=1).tolist() == [4, 4, 4]
+    assert held["sampled"] is False

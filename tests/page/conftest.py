@@ -31,7 +31,8 @@ CHROMIUM = [
     "--use-fake-ui-for-media-stream",
 ]
 EXAMPLES = "Example set"
-NO_ANSWER = "Failed to load resource: net::ERR_CONNECTION_REFUSED"
+NO_NETWORK = "Failed to load resource: net::ERR_"
+EVENTS = "/v1/events"
 
 
 def answered(status):
@@ -42,13 +43,14 @@ def answered(status):
 class Served:
     """The command ``p3dc serve`` in a process of its own."""
 
-    def __init__(self, *options):
-        self.options, self.port = options, 0
+    def __init__(self, *options, **environment):
+        self.options, self.environment, self.port = options, environment, 0
         self.start()
 
     def start(self):
         command = [sys.executable, "-m", "p3dc", "serve", "--no-browser", "--port", str(self.port), *self.options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        environment = {**os.environ, **self.environment}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         line = self.process.stdout.readline()
         assert line.startswith("Serving http://localhost:"), line
         self.address = line.split()[1]
@@ -58,12 +60,19 @@ class Served:
         self.process.terminate()
         self.process.communicate(timeout=PATIENCE)
 
+    def kill(self):
+        self.process.kill()
+        self.process.communicate(timeout=PATIENCE)
+
     def get(self, path, **asked):
         query = "&".join(f"{name}={value}" for name, value in asked.items())
         return self._call("GET", f"{path}?{query}" if query else path)
 
     def post(self, path):
         return self._call("POST", path)
+
+    def delete(self, path):
+        return self._call("DELETE", path)
 
     def _call(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
@@ -139,18 +148,19 @@ def visit(chromium):
     """
     pages = []
 
-    def open_page(served, path="", **look):
+    def open_page(served, path="", before=lambda page: None, **look):
         context = chromium.new_context(**{**DESKTOP, **look}, accept_downloads=True, reduced_motion="reduce")
         context.set_default_timeout(1000 * PATIENCE)
         page = context.new_page()
         page.foreseen, page.said, page.asked, page.waiting = set(), [], [], set()
-        page.on("request", lambda request: page.waiting.add(request))
+        page.on("request", lambda request: request.url.endswith(EVENTS) or page.waiting.add(request))
         for end in ("requestfinished", "requestfailed"):
             page.on(end, lambda request: page.waiting.discard(request))
         page.on("console", lambda message: page.said.append(message.text))
         page.on("pageerror", lambda error: page.said.append(f"uncaught: {error}"))
         page.on("dialog", lambda dialog: (page.asked.append(dialog.message), dialog.dismiss()))
         pages.append(page)
+        before(page)
         page.goto(served.address + path)
         return page
 
@@ -176,6 +186,21 @@ def card(page, name):
 def result(page, name):
     """Find the label of a photo by the photo's name."""
     return at(page, "result").filter(has=page.get_by_role("button", name=f"Delete {name}", exact=True))
+
+
+def choice(page, name):
+    """Find a class in the list of "This is …"."""
+    return page.get_by_role("listbox", name="Classes").get_by_role("option", name=name)
+
+
+def save(page, name, folder):
+    """Save something by the menu in the header; return the path of the file."""
+    page.get_by_role("button", name="Save", exact=True).click()
+    with page.expect_download() as saved:
+        page.get_by_role("menuitem", name=name).click()
+    path = folder / saved.value.suggested_filename
+    saved.value.save_as(path)
+    return path
 
 
 def wait_until(holds):
@@ -235,12 +260,49 @@ def wait_for_labels(page, served, **point):
     return wait_until(agreed)
 
 
-def photo(name, colour, seed=0, kind="PNG"):
-    """Paint spots on a colour, as a file to be chosen."""
+def drop(page, target, files):
+    """Drop files on an element."""
+    transfer = page.evaluate_handle(
+        """(files) => {
+            const transfer = new DataTransfer();
+            for (const { name, mimeType, bytes } of files) {
+                transfer.items.add(new File([new Uint8Array(bytes)], name, { type: mimeType }));
+            }
+            return transfer;
+        }""",
+        [{**file, "bytes": list(file["buffer"]), "buffer": None} for file in files],
+    )
+    for kind in ("dragenter", "dragover", "drop"):
+        target.dispatch_event(kind, {"dataTransfer": transfer})
+
+
+def drop_paths(page, target, paths):
+    """Drop files and folders of the disk on an element, as a file manager does."""
+    target.wait_for()
+    box = target.bounding_box()
+    at = {"x": box["x"] + box["width"] / 2, "y": box["y"] + box["height"] / 2}
+    data = {"items": [], "files": [str(path) for path in paths], "dragOperationsMask": 1}
+    session = page.context.new_cdp_session(page)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        session.send("Input.dispatchDragEvent", {"type": kind, "data": data, **at})
+
+
+def paint(colour, seed=0, size=(320, 240)):
+    """Paint spots on a colour."""
     rng = np.random.default_rng(seed)
     pixels = np.clip(rng.normal(colour, 25, (6, 8, 3)), 0, 255).astype(np.uint8)
+    return Image.fromarray(pixels).resize(size, Image.Resampling.NEAREST)
+
+
+def photo(name, colour, seed=0, kind="PNG"):
+    """Paint spots on a colour, as a file to be chosen."""
+    return as_file(name, paint(colour, seed), kind)
+
+
+def as_file(name, image, kind="PNG"):
+    """Write an image as a file to be chosen."""
     written = io.BytesIO()
-    Image.fromarray(pixels).resize((320, 240), Image.Resampling.NEAREST).save(written, kind)
+    image.save(written, kind)
     return {"name": name, "mimeType": f"image/{kind.lower()}", "buffer": written.getvalue()}
 
 

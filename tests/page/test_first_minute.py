@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from tests.page.conftest import (
     DESKTOP,
-    NO_ANSWER,
+    NO_NETWORK,
     PHONE,
     at,
     blues,
@@ -33,7 +33,7 @@ def shown(page):
                 classes: values("[data-test=class-name]"),
                 sizes: texts(".class .size"),
                 photos: names("[data-test=photo]"),
-                labels: names("[data-test=why]"),
+                labels: texts("[data-test=result]"),
                 point: values("#alpha, #beta"),
                 auto: document.querySelector("[data-test=auto]").getAttribute("aria-pressed"),
                 accuracy: texts("[data-test=accuracy]"),
@@ -50,11 +50,23 @@ def tab_to(page, name):
     for _ in range(150):
         page.keyboard.press("Tab")
         focused = page.evaluate(
-            "() => document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent.trim()"
+            """() => {
+                const { activeElement: here } = document;
+                const name = here.getAttribute("aria-label") ?? here.textContent.trim();
+                return here.matches("[data-test=result]") ? here.title : name;
+            }"""
         )
         if focused.startswith(name):
             return
     raise AssertionError(f"no Tab leads to {name}")
+
+
+def savable(page):
+    """List what the menu offers to save."""
+    page.get_by_role("button", name="Save", exact=True).click()
+    found = page.locator("#menu [data-test^=save-]").all_inner_texts()
+    page.keyboard.press("Escape")
+    return found
 
 
 def choose_by_key(page, key, files):
@@ -70,12 +82,33 @@ def test_one_press_gives_the_example_set_with_labels_in_view(empty, visit, look)
     told = wait_for_labels(page, empty)
     assert len(told) == 12
     expect(at(page, "class-card")).to_have_count(5)
-    expect(at(page, "photo")).to_have_count(25)
+    expect(at(page, "photo")).to_have_count(10)
     first = at(page, "result").first
     expect(first).to_be_in_viewport()
-    expect(first.get_by_role("button", name="Why?")).to_be_focused()
+    expect(first).to_be_focused()
     expect(page.get_by_role("button", name="Undo: Example set")).to_be_enabled()
     wait_until(lambda: first.locator("img").evaluate("(image) => image.naturalWidth") > 0)
+
+
+@sizes
+def test_the_example_set_shows_what_base_classes_do(empty, visit, look):
+    page = visit(empty, **look)
+    page.get_by_role("button", name="Try the example set").click()
+    told = wait_for_labels(page, empty)
+    expect(page.get_by_text("The base classes, 48 other drawn birds, fit these photos")).to_be_visible()
+    expect(page.locator("#about")).to_contain_text("48 other drawn birds as base classes")
+    arrows = at(page, "map-arrow").evaluate_all("(all) => all.map((one) => one.getTotalLength())")
+    assert len(arrows) == 10
+    assert min(arrows) > 3
+    result(page, "robin 7.webp").get_by_role("button", name="Why?").click()
+    expect(page.get_by_role("dialog")).to_contain_text("At α = β = 0, where nothing pulls, it would be magpie.")
+    expect(page.get_by_role("dialog")).to_contain_text("-breasted bird")
+    page.keyboard.press("Escape")
+    at(page, "triangle-handle").focus()
+    page.keyboard.press("Home")
+    line = page.get_by_text("changed by moving the point")
+    expect(line).to_contain_text("robin 7.webp from robin to magpie")
+    assert len(told) == 12
 
 
 @sizes
@@ -90,7 +123,7 @@ def test_own_photos_get_labels_as_soon_as_there_are_two_classes(empty, visit, lo
     expect(at(page, "hint")).to_have_text("Add photos of a second class to get labels.")
     page.get_by_label("Add photos to be labelled").set_input_files([*reds(1, 20), *blues(1, 20)])
     expect(at(page, "label")).to_have_text(["No label yet", "No label yet"])
-    expect(page.get_by_role("button", name="Save model")).to_be_disabled()
+    assert savable(page) == ["Photos in class folders (zip)"]
 
     at(page, "new-class-name").fill("blue")
     at(page, "new-class").click()
@@ -99,7 +132,7 @@ def test_own_photos_get_labels_as_soon_as_there_are_two_classes(empty, visit, lo
     expect(at(page, "hint")).to_be_hidden()
     for name, label in (("red 20.png", "red"), ("blue 20.jpg", "blue")):
         expect(result(page, name).locator("[data-test=label]")).to_have_text(label)
-    expect(page.get_by_role("button", name="Save model")).to_be_enabled()
+    assert savable(page) == ["Labels as CSV", "Photos in class folders (zip)", "Model"]
     assert empty.sizes() == {"red": 3, "blue": 3, None: 2}
 
 
@@ -113,19 +146,19 @@ def test_a_reload_and_a_restart_of_the_server_give_the_same_page(examples, visit
     wait_until(lambda: examples.project()["point"])
     card(page, "redbreast").get_by_role("button", name="Menu of robin 2.webp").click()
     page.get_by_role("menuitem", name="Delete").click()
-    expect(card(page, "redbreast").locator(".size")).to_have_text("4 photos")
-    page.get_by_role("button", name="Undo: Delete robin 2.webp").click()
-    expect(card(page, "redbreast").locator(".size")).to_have_text("5 photos")
+    expect(card(page, "redbreast").locator(".size")).to_have_text("1 photo")
+    page.get_by_role("button", name="Undo: Delete 1 photo").click()
+    expect(card(page, "redbreast").locator(".size")).to_have_text("2 photos")
     wait_for_labels(page, examples)
     before = shown(page)
     assert before["classes"][0] == "redbreast"
-    assert before["point"] == ["0.25", "0.00"]
-    assert before["undo"] == ["Undo: α 0.25, β 0.00", "Redo: Delete robin 2.webp"]
+    assert before["point"] == ["0.25", "0.75"]
+    assert before["undo"] == ["Undo: α 0.25, β 0.75", "Redo: Delete 1 photo"]
 
     page.reload()
     wait_until(lambda: shown(page) == before)
 
-    page.foreseen.add(NO_ANSWER)
+    page.foreseen.add(NO_NETWORK)
     examples.stop()
     assert is_down(examples)
     at(page, "redo").click()
@@ -134,17 +167,7 @@ def test_a_reload_and_a_restart_of_the_server_give_the_same_page(examples, visit
     expect(at(page, "connection")).to_be_hidden()
     wait_until(lambda: shown(page) == before)
     at(page, "redo").click()
-    expect(card(page, "redbreast").locator(".size")).to_have_text("4 photos")
-
-
-def test_a_project_that_changes_elsewhere_is_followed_when_the_page_gets_the_focus(examples, visit):
-    one, other = visit(examples), visit(examples)
-    expect(at(one, "class-name").first).to_have_value("robin")
-    at(other, "class-name").first.fill("redbreast")
-    other.keyboard.press("Enter")
-    wait_until(lambda: "redbreast" in examples.sizes())
-    one.evaluate("() => window.dispatchEvent(new Event('focus'))")
-    expect(at(one, "class-name").first).to_have_value("redbreast")
+    expect(card(page, "redbreast").locator(".size")).to_have_text("1 photo")
 
 
 def test_the_first_minute_needs_nothing_but_a_keyboard(empty, visit):
@@ -168,28 +191,88 @@ def test_the_first_minute_needs_nothing_but_a_keyboard(empty, visit):
     wait_for_labels(page, empty)
     expect(page.locator("#announce")).to_contain_text("red 30.png: red")
 
-    tab_to(page, "red 30.png: red")
-    page.keyboard.press("Enter")
+    tab_to(page, "Sort")
+    page.keyboard.type("By name")
+    tab_to(page, "blue 30.jpg")
+    page.keyboard.press("ArrowRight")
+    expect(result(page, "red 30.png")).to_be_focused()
+    page.keyboard.press("w")
     expect(page.get_by_role("dialog")).to_contain_text("Most like red")
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("dialog")).to_contain_text("Most like blue")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
-    expect(result(page, "red 30.png").get_by_role("button", name="Why?")).to_be_focused()
+    expect(result(page, "red 30.png")).to_be_focused()
 
-    tab_to(page, "Say what red 30.png is")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("menuitem", name="red")).to_be_focused()
-    page.keyboard.press("ArrowDown")
-    expect(page.get_by_role("menuitem", name="blue")).to_be_focused()
-    page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     expect(card(page, "red").locator(".size")).to_have_text("4 photos")
     page.keyboard.press("Control+z")
     expect(card(page, "red").locator(".size")).to_have_text("3 photos")
 
-    tab_to(page, "Pull of base classes")
+    tab_to(page, "How much examples lean")
     for key in ["ArrowDown"] * 4 + ["ArrowRight"] * 2:
         page.keyboard.press(key)
     point = wait_until(lambda: empty.project()["point"])
     assert point["beta"] > point["alpha"] > 0
     page.keyboard.press("Control+z")
     wait_until(lambda: empty.project()["point"] is None)
+
+
+def test_photos_are_labelled_from_the_first_class_to_the_saved_labels_without_a_pointer(empty, visit):
+    page = visit(empty)
+    page.on("filechooser", lambda _: None)
+    expect(page.get_by_role("button", name="Make your first class")).to_be_visible()
+    tab_to(page, "Make your first class")
+    page.keyboard.press("Enter")
+    for name, files in (("red", reds(3)), ("blue", blues(3))):
+        page.keyboard.type(name)
+        page.keyboard.press("Enter")
+        expect(page.get_by_label(f"Add photos to {name}")).to_be_focused()
+        choose_by_key(page, "Enter", files)
+        expect(card(page, name).locator(".size")).to_have_text("3 photos")
+        if name == "red":
+            tab_to(page, "Take photos for red")
+            page.keyboard.press("Tab")
+    tab_to(page, "Add photos to be labelled")
+    choose_by_key(page, "Space", [*reds(2, 30), *blues(2, 30)])
+    expect(at(page, "result")).to_have_count(4)
+    wait_for_labels(page, empty)
+    tab_to(page, "Sort")
+    page.keyboard.type("By name")
+    tab_to(page, "blue 30.jpg")
+
+    page.keyboard.press("Enter")  # accept
+    expect(card(page, "blue").locator(".size")).to_have_text("4 photos")
+    expect(result(page, "blue 31.jpg")).to_be_focused()
+    page.keyboard.press("1")  # correct: red
+    expect(card(page, "red").locator(".size")).to_have_text("4 photos")
+    expect(result(page, "red 30.png")).to_be_focused()
+    page.keyboard.press("Control+z")
+    expect(card(page, "red").locator(".size")).to_have_text("3 photos")
+    wait_for_labels(page, empty)
+    page.keyboard.press("End")
+    expect(result(page, "red 31.png")).to_be_focused()
+    page.keyboard.press("t")
+    page.keyboard.type("crimson")
+    page.keyboard.press("Enter")
+    expect(card(page, "crimson").locator(".size")).to_have_text("1 photo")
+    assert empty.sizes() == {"red": 3, "blue": 4, "crimson": 1, None: 2}
+    wait_for_labels(page, empty)
+
+    page.keyboard.press("Shift+Tab")
+    tab_back_to(page, "Save")
+    page.keyboard.press("Enter")
+    with page.expect_download() as saved:
+        page.keyboard.press("Enter")
+    rows = saved.value.path().read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 5, "a line of names and all four photos that were asked"
+    assert sum(row.endswith(",user") for row in rows) == 2
+
+
+def tab_back_to(page, name):
+    for _ in range(150):
+        here = page.evaluate("() => document.activeElement.getAttribute('aria-label') ?? ''")
+        if here.startswith(name):
+            return
+        page.keyboard.press("Shift+Tab")
+    raise AssertionError(f"no Tab leads back to {name}")

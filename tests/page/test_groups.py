@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.conftest import at, card, reds, wait_for_labels, wait_until
+from tests.page.conftest import DESKTOP, PHONE, at, card, reds, wait_for_labels, wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -20,6 +20,9 @@ def test_the_page_says_that_photos_helped_and_a_group_becomes_a_class(examples, 
         f"The photos to be labelled helped: {used}\u00a0% of what is known of the classes comes from them."
     )
     assert at(page, "group-photo").count() == 3
+    page.set_viewport_size(PHONE["viewport"])
+    assert at(page, "group-name").bounding_box()["width"] > 150, "the name must be seen while it is typed"
+    page.set_viewport_size(DESKTOP["viewport"])
     page.get_by_role("button", name="Make a class").click()
     assert "red" not in examples.sizes(), "a class needs a name"
     page.get_by_role("textbox", name="Name of the class to make of them").fill("red")

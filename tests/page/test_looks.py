@@ -88,7 +88,8 @@ def test_nothing_scrolls_sideways(examples, visit):
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 800})
         assert sideways(page) <= 0
-        at(page, "why").last.click()
+        at(page, "result").last.focus()
+        page.keyboard.press("w")
         expect(at(page, "cosines")).to_be_visible()
         assert sideways(page) <= 0
         assert page.locator("#why").evaluate("(dialog) => dialog.scrollWidth <= dialog.clientWidth")
@@ -126,7 +127,7 @@ def test_parts_have_headings_and_the_page_a_language_and_one_title(examples, vis
     expect(page.get_by_role("heading", level=1)).to_have_count(1)
     for name in ("Teach", "Ask", "Watch"):
         expect(page.get_by_role("region", name=name)).to_be_visible()
-    expect(page.get_by_role("list", name="12 photos").get_by_role("listitem")).to_have_count(12)
+    expect(page.get_by_role("grid", name="12 photos").get_by_role("row")).to_have_count(12)
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the classes")).to_be_focused()
 
@@ -182,3 +183,62 @@ def test_the_scheme_is_the_system_s_until_the_user_chooses(examples, visit):
     assert ground() == dark
     page.get_by_role("button", name="Colours: dark. Change to auto").click()
     assert ground() == light
+
+
+def test_no_two_of_fifty_classes_look_alike_and_their_names_can_be_read(empty, visit):
+    page = visit(empty)
+    expect(page.get_by_role("button", name="Try the example set")).to_be_visible()
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        looks = page.evaluate(
+            """async () => {
+                const { look } = await import("/page/colours.js");
+                const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 });
+                const brush = canvas.getContext("2d", { willReadFrequently: true });
+                const painted = (colour) => {
+                    brush.fillStyle = colour;
+                    brush.fillRect(0, 0, 1, 1);
+                    return [...brush.getImageData(0, 0, 1, 1).data].slice(0, 3);
+                };
+                const made = Array.from({ length: 50 }, (_, place) => {
+                    const swatch = document.createElement("span");
+                    swatch.className = `swatch ${look(place)}`;
+                    document.body.append(swatch);
+                    const { backgroundColor, clipPath } = getComputedStyle(swatch);
+                    swatch.remove();
+                    return [painted(backgroundColor), clipPath];
+                });
+                const surface = document.createElement("div");
+                surface.className = "card";
+                document.body.append(surface);
+                const ground = painted(getComputedStyle(surface).backgroundColor);
+                surface.remove();
+                return { made, ground };
+            }"""
+        )
+        luminance = relative_luminance(looks["ground"])
+        for n, (colour, marker) in enumerate(looks["made"]):
+            low, high = sorted((luminance, relative_luminance(colour)))
+            assert (high + 0.05) / (low + 0.05) >= LEAST, (n, colour)
+            for other, other_marker in looks["made"][:n]:
+                far = sum((a - b) ** 2 for a, b in zip(colour, other, strict=True)) ** 0.5
+                assert far > 30 or marker != other_marker, (n, colour, other)
+
+
+def relative_luminance(channels):
+    linear = [c / 3294.6 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_swatches_and_bars_stay_in_forced_colours(examples, visit):
+    page = visit(examples, forced_colors="active")
+    wait_for_labels(page, examples)
+    for found in (at(page, "class-card").locator(".swatch").first, page.locator("[data-unknown=false] .fill").first):
+        colour = found.evaluate("(one) => getComputedStyle(one).backgroundColor")
+        assert colour.startswith("oklch"), colour
+    auto = at(page, "auto")
+    pressed, free = (
+        auto.evaluate("(one, on) => (one.ariaPressed = on, getComputedStyle(one).backgroundColor)", on)
+        for on in ("true", "false")
+    )
+    assert pressed != free

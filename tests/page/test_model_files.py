@@ -7,17 +7,9 @@ from playwright.sync_api import expect
 
 from p3dc import ImageClassifier
 from p3dc.app.example_set import example_set
-from tests.page.conftest import answered, at, card, labels_told, percent, wait_for_labels, wait_until
+from tests.page.conftest import answered, at, card, labels_told, percent, save, wait_for_labels, wait_until
 
 pytestmark = pytest.mark.browser
-
-
-def download(page, name, folder):
-    with page.expect_download() as found:
-        page.get_by_role("button", name=name).click()
-    path = folder / found.value.suggested_filename
-    found.value.save_as(path)
-    return path
 
 
 def test_a_saved_model_gives_the_labels_of_the_page(examples, visit, tmp_path):
@@ -25,7 +17,7 @@ def test_a_saved_model_gives_the_labels_of_the_page(examples, visit, tmp_path):
     at(page, "beta").fill("0.4")
     wait_until(lambda: examples.project()["point"])
     wait_for_labels(page, examples)
-    path = download(page, "Save model", tmp_path)
+    path = save(page, "Model", tmp_path)
     assert path.name == "p3dc-model.safetensors"
     model = ImageClassifier.load(path)
     assert model.point == (0, 0.4)
@@ -48,15 +40,15 @@ def test_a_saved_model_gives_the_labels_of_the_page(examples, visit, tmp_path):
 def test_an_opened_model_replaces_the_project_until_it_is_undone(examples, visit, tmp_path):
     page = visit(examples)
     wait_for_labels(page, examples)
-    path = download(page, "Save model", tmp_path)
+    path = save(page, "Model", tmp_path)
     card(page, "robin").get_by_role("button", name="Menu of robin", exact=True).click()
     page.get_by_role("menuitem", name="Delete class").click()
     expect(card(page, "robin")).to_have_count(0)
     page.get_by_label("Open a model file").set_input_files(path)
     expect(page.get_by_role("status")).to_contain_text("p3dc-model.safetensors is open.")
-    expect(card(page, "robin").locator(".size")).to_have_text("5 photos")
+    expect(card(page, "robin").locator(".size")).to_have_text("2 photos")
     expect(at(page, "result")).to_have_count(0)
-    assert examples.sizes() == {"robin": 5, "blue tit": 5, "kingfisher": 5, "cardinal": 5, "magpie": 5, None: 0}
+    assert examples.sizes() == {"robin": 2, "blue tit": 2, "kingfisher": 2, "cardinal": 2, "magpie": 2, None: 0}
     page.get_by_role("button", name="Undo: Load model").click()
     expect(card(page, "robin")).to_have_count(0)
     wait_for_labels(page, examples)
@@ -79,7 +71,7 @@ def test_a_file_that_is_no_model_is_refused_in_words(examples, visit):
 def test_the_table_holds_the_labels_of_the_page(examples, visit, tmp_path):
     page = visit(examples)
     wait_for_labels(page, examples)
-    path = download(page, "Labels as CSV", tmp_path)
+    path = save(page, "Labels as CSV", tmp_path)
     assert path.name == "p3dc-labels.csv"
     with path.open(newline="", encoding="utf-8") as file:
         rows = {row["path"]: row for row in csv.DictReader(file)}

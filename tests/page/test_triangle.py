@@ -55,8 +55,8 @@ def shown_map(page):
     """Read where each example begins and ends on the map, in pixels."""
     return page.evaluate(
         """() => Object.fromEntries([...document.querySelectorAll("#map .point.support")].map((mark) => {
-            const centre = (name) => ["cx", "cy"].map((axis) => Number(mark.querySelector(name).getAttribute(axis)));
-            return [mark.dataset.photo, [...centre(".from"), ...centre(".to")]];
+            const place = (name) => mark.querySelector(name).getAttribute("transform").match(/[-.0-9]+/g).map(Number);
+            return [mark.dataset.photo, [...place(".from"), ...place(".after")]];
         }))"""
     )
 
@@ -85,9 +85,8 @@ def ends(page):
 
 @pytest.mark.parametrize(("look", "Hand"), [(DESKTOP, Mouse), (PHONE, Finger)], ids=["desktop", "phone"])
 def test_labels_arrows_and_accuracy_follow_the_point_while_it_is_dragged(examples, visit, look, Hand):
-    for name, wrong in (("robin 3.webp", "magpie"), ("kingfisher 3.webp", "blue tit")):
-        examples.move(name, wrong)  # or all are right at every point
-    assert accuracy_told(examples, alpha=0.2, beta=0.6) != accuracy_told(examples)
+    examples.move("robin 7.webp", "magpie")  # or all are right at every point
+    assert accuracy_told(examples, alpha=0.1, beta=0.05) != accuracy_told(examples)
     page = visit(examples, **look)
     wait_for_labels(page, examples)
     expect(at(page, "accuracy")).to_have_text(accuracy_told(examples))
@@ -97,7 +96,7 @@ def test_labels_arrows_and_accuracy_follow_the_point_while_it_is_dragged(example
     hand = Hand(page)
     hand.press(*place(page, own["alpha"], own["beta"]))
     seen = {before}
-    for alpha, beta in ((0.1, 0.3), (0.2, 0.6), (0.9, 0.05)):
+    for alpha, beta in ((0.1, 0.3), (0.2, 0.6), (0.1, 0.05)):
         hand.move(*place(page, alpha, beta))
         wait_until(lambda here=(alpha, beta): abs(np.subtract(list(shown_point(page).values()), here)).max() < 0.02)
         point = shown_point(page)
@@ -130,7 +129,7 @@ def test_auto_takes_the_point_back_to_where_the_software_puts_it(examples, visit
     at(page, "beta").fill("0.7")
     wait_until(lambda: examples.project()["point"] == {"alpha": 0, "beta": 0.7})
     expect(at(page, "accuracy")).to_have_text(accuracy_told(examples))
-    page.get_by_role("button", name="Auto", exact=True).click()
+    at(page, "auto").click()
     expect(at(page, "auto")).to_have_attribute("aria-pressed", "true")
     assert examples.project()["point"] is None
     own = examples.get("view")["auto_point"]
@@ -141,7 +140,7 @@ def test_auto_takes_the_point_back_to_where_the_software_puts_it(examples, visit
 def test_the_fields_keep_the_point_inside_the_triangle(examples, visit):
     page = visit(examples)
     at(page, "alpha").fill("0.5")
-    wait_until(lambda: examples.project()["point"] == {"alpha": 0.5, "beta": 0})
+    wait_until(lambda: examples.project()["point"] == {"alpha": 0.5, "beta": 0.5})
     at(page, "beta").fill("0.8")
     wait_until(lambda: examples.project()["point"] == {"alpha": 0.2, "beta": 0.8})
     assert shown_point(page) == {"alpha": 0.2, "beta": 0.8}
@@ -181,3 +180,64 @@ def test_keys_move_the_point_and_stop_at_the_edge(examples, visit):
     for _ in range(30):
         page.keyboard.press("ArrowUp")
     expect(handle).to_have_attribute("aria-valuenow", "0")
+
+
+def test_home_end_and_page_keys_move_the_point_and_a_line_says_what_that_changed(examples, visit):
+    examples.move("robin 7.webp", "magpie")
+    page = visit(examples)
+    wait_for_labels(page, examples)
+    line = page.get_by_text("changed by moving the point")
+    handle = at(page, "triangle-handle")
+    handle.focus()
+    page.keyboard.press("Home")
+    expect(handle).to_have_attribute("aria-valuetext", "α 0.00, β 0.00")
+    page.keyboard.press("End")
+    expect(handle).to_have_attribute("aria-valuetext", "α 0.50, β 0.50")
+    page.keyboard.press("PageUp")
+    expect(handle).to_have_attribute("aria-valuetext", "α 0.40, β 0.40")
+    wait_until(lambda: examples.project()["point"] == {"alpha": 0.4, "beta": 0.4})
+    wait_for_labels(page, examples)
+    expect(line).to_contain_text("leave-one-out accuracy stays 91 %")
+    page.keyboard.press("Home")
+    wait_until(lambda: examples.project()["point"] == {"alpha": 0, "beta": 0})
+    wait_for_labels(page, examples)
+    expect(line).to_contain_text("leave-one-out accuracy from 91 % to 100 %")
+    assert accuracy_told(examples).startswith("100 %")
+
+
+def test_mix_ups_are_those_of_leave_one_out(examples, visit):
+    examples.move("robin 2.webp", "magpie")
+    page = visit(examples)
+    wait_for_labels(page, examples)
+    told = examples.get("leave-one-out")["confusion"]
+    at(page, "confusion").click()
+    rows = at(page, "confusion-table").locator("tbody tr")
+    expect(rows).to_have_count(5)
+    shown = [[int(cell or 0) for cell in row.locator("td").all_inner_texts()] for row in rows.all()]
+    assert shown == told["counts"]
+    expect(at(page, "mixed-up")).to_contain_text("magpie taken for robin 1 of 3 times")
+
+
+def test_the_threshold_of_unknown_says_what_it_would_turn_away_and_is_kept_when_let_go(examples, visit):
+    page = visit(examples)
+    wait_for_labels(page, examples)
+    slider = at(page, "unknown-below")
+    view = examples.get("view")
+    typical = sorted(found["typicality"] for found in view["labels"])
+    slider.evaluate(
+        """(slider, value) => {
+            slider.value = value;
+            slider.dispatchEvent(new Event("input", { bubbles: true }));
+        }""",
+        (typical[5] + typical[6]) / 2,
+    )
+    expect(at(page, "unknown-words")).to_contain_text("6 of 12 photos would be unknown")
+    assert examples.project()["unknown_below"] is None, "nothing is kept before it is let go"
+    slider.dispatch_event("change")
+    wait_until(lambda: examples.project()["unknown_below"] is not None)
+    wait_for_labels(page, examples)
+    assert sum(found["unknown"] for found in examples.get("view")["labels"]) >= 6
+    at(page, "unknown-auto").click()
+    wait_until(lambda: examples.project()["unknown_below"] is None)
+    expect(at(page, "unknown-auto")).to_have_attribute("aria-pressed", "true")
+    assert examples.get("view")["unknown_below"] == view["unknown_below"]

@@ -18,6 +18,10 @@ class ConflictError(InputError):
     """The project does not allow the change in its present state."""
 
 
+class UndoneError(ConflictError):
+    """More photos of a drop that has been undone."""
+
+
 class FailedImage(NamedTuple):
     """An image that cannot be used, and why."""
 

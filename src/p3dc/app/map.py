@@ -3,6 +3,7 @@
 Shape letters: S examples, N classes, Q photos to be labelled, D features.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,11 +34,10 @@ class Plane(NamedTuple):
     reach: float
 
     @classmethod
-    def through(cls, corners: Floats, labels: Labels, queries: Floats) -> "Plane":
-        """Choose the plane that shows triangles of examples, (S, 3, D), and queries, (Q, D), best."""
-        centre, axes = principal_axes(corners, labels)
-        shown = np.concatenate([corners.reshape(-1, len(centre)), queries])
-        return cls(centre, axes, float(np.abs((shown - centre) @ axes).max()) or 1.0)
+    def reaching(cls, centre: Floats, axes: Floats, shown: Iterable[Floats]) -> "Plane":
+        """Return the plane of two axes that shows all of the given rows, (n, D) each."""
+        reach = max(float(np.abs((rows - centre) @ axes).max()) for rows in shown if len(rows))
+        return cls(centre, axes, reach or 1.0)
 
     def project(self, rows: Floats) -> Floats:
         """Project rows onto the plane, (n, D) -> (n, 2)."""
@@ -50,6 +50,8 @@ def principal_axes(corners: Floats, labels: Labels) -> tuple[Floats, Floats]:
     centre = means.mean(axis=(0, 1))
     within = WITHIN * (corners - means[labels])
     rows = np.concatenate([means - centre, within]).reshape(-1, len(centre))
-    axes = np.linalg.svd(rows, full_matrices=False)[2][:2].T
+    wide = rows.shape[0] < rows.shape[1]
+    leading = np.linalg.eigh(rows @ rows.T if wide else rows.T @ rows)[1][:, :-3:-1]  # much faster than all axes
+    axes = np.linalg.qr(rows.T @ leading if wide else leading)[0]
     signs = np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
     return centre, axes * signs

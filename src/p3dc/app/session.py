@@ -2,23 +2,24 @@
 
 import threading
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 
 import numpy as np
 
-from p3dc._arrays import Floats
+from p3dc._arrays import Floats, Labels
 from p3dc.adaptive.space import class_averages, members
-from p3dc.app.errors import ConflictError
 from p3dc.app.map import Map, Plane
 from p3dc.app.project.state import State
 from p3dc.app.project.store import Picture
+from p3dc.app.taught import Taught
+from p3dc.classifier.calibrated_support import Scores
 from p3dc.classifier.leave_one_out import LeaveOneOut, Point, PointScorer
-from p3dc.images.backbones.backbone import Backbone
+from p3dc.confidence.asking import asking_order
+from p3dc.confidence.open_set import known_score
 from p3dc.images.classifier import ImageClassifier
-from p3dc.images.examples import Example
 from p3dc.images.predictions import Prediction
 from p3dc.method import l2_normalize
-from p3dc.priors.prototypes import Priors
 
 
 class Session:
@@ -30,79 +31,83 @@ class Session:
     on first use and kept, so that moving the point costs inner products only.
     """
 
-    def __init__(
-        self, revision: int, state: State, pictures: Mapping[str, Picture], backbone: Backbone, priors: Priors | None
-    ) -> None:
-        self.revision, self.state, self.priors = revision, state, priors
+    def __init__(self, revision: int, state: State, pictures: Mapping[str, Picture], taught: Taught) -> None:
+        self.revision, self.state, self.taught = revision, state, taught
         self.pictures = {photo.id: pictures[photo.id] for photo in state.photos}
-        self.backbone = backbone
         self.to_label = state.to_label
-        self._lock, self._slow_lock = threading.RLock(), threading.Lock()
-
-    @property
-    def hint(self) -> str | None:
-        """What is missing before anything can be labelled."""
-        names = {photo.label for photo in self.state.photos} - {None}
-        if len(names) >= 2:
-            return None
-        return "Add photos of a second class to get labels." if names else "Add photos of two classes to get labels."
+        self.hint = taught.hint
+        self._ids = [photo.id for photo in self.to_label]
+        self._lock = threading.RLock()
 
     @cached_property
     def classifier(self) -> ImageClassifier:
         """The classifier that chooses its own α and β, from the examples alone."""
-        if self.hint is not None:
-            raise ConflictError(self.hint)
-        names = self.state.names
-        examples = [
-            Example(photo.id, names[photo.label], self.pictures[photo.id].features, self.pictures[photo.id].thumbnail)
-            for photo in self.state.photos
-            if photo.label is not None
-        ]
-        return ImageClassifier(self.backbone, examples, self.priors, reject=self.state.reject)
+        return self._with_threshold(self.taught.classifier)
 
-    def at(self, point: Point | None) -> ImageClassifier:
-        """Return the classifier at a point, by default at the project's own."""
+    def at(self, point: Point | None, *, pile: bool = True) -> ImageClassifier:
+        """Return the classifier at a point, by default at the project's own, refined by the pile where it can be."""
+        point = self.state.point if point is None else point
         with self._lock:
-            return self._own if point is None else self.classifier.at(point)
+            if point is None:
+                return self._refined if pile and self.to_label else self.classifier
+            return self._with_threshold(self.taught.classifier.at(point))
 
     @cached_property
-    def _own(self) -> ImageClassifier:
-        if self.state.point is not None or not self.to_label:
-            return self.classifier.at(self.state.point)
-        return self.classifier.with_unlabelled(self._query_features, [photo.id for photo in self.to_label])
+    def _refined(self) -> ImageClassifier:
+        return self.classifier.with_unlabelled(self._query_features, self._ids)
 
-    @cached_property
-    def _left_out_examples(self) -> LeaveOneOut:
-        fitted = self.classifier.fitted
-        return LeaveOneOut(fitted.support, fitted.labels, fitted.priors, fitted.settings)
+    def _with_threshold(self, classifier: ImageClassifier) -> ImageClassifier:
+        if self.state.unknown_below is None:
+            return classifier
+        fixed = copy(classifier)
+        fixed.fitted = classifier.fitted.with_threshold(self.state.unknown_below)
+        return fixed
 
-    def leave_one_out(self, point: Point | None) -> tuple[list[str], list[bool], int]:
-        """Label each example by the others; return the ids, whether each label is right, and how many are possible."""
-        with self._lock:
-            examples = self.classifier.examples
-        with self._slow_lock:
-            left_out = self._left_out_examples
-        right = left_out.right(self.state.point if point is None else point)
-        return [examples[row].key for row in left_out.rows], right.tolist(), left_out.n_possible
+    def leave_one_out(self, point: Point | None) -> tuple[LeaveOneOut, Labels]:
+        """Label each example by the others; return which were left out, and their labels."""
+        return self.taught.leave_one_out(self.state.point if point is None else point)
+
+    def scores(self, classifier: ImageClassifier) -> Scores:
+        """Score the photos to be labelled with a classifier that :meth:`at` returned."""
+        if classifier.unlabelled_keys:
+            return classifier.fitted.transduction
+        if not self.to_label:
+            cosines: Floats = np.empty((0, len(classifier.classes)))
+        elif classifier.point is None:
+            cosines = self.taught.cosines(self._ids, self._query_features)
+        else:
+            with self._lock:
+                queries = self._queries
+            cosines = queries.cosines(classifier.point)[0]
+        return Scores(cosines, known_score(cosines))
 
     def labels(self, classifier: ImageClassifier) -> list[Prediction]:
         """Label the photos to be labelled with a classifier that :meth:`at` returned."""
+        return classifier.label_scores(self.scores(classifier))
+
+    def label_unpulled(self, classifier: ImageClassifier, features: Floats) -> str | None:
+        """Return the label of a photo at α = β = 0, or None where base classes do not pull with the classifier."""
+        if not any(classifier.weights):
+            return None
+        return self.at((0.0, 0.0)).label(features[None])[0].label
+
+    def asking_order(self, doubts: Floats) -> list[str]:
+        """Return the ids of the photos to be labelled, those whose label would teach most first."""
         if not self.to_label:
             return []
-        if classifier.unlabelled_keys:
-            return classifier.label_unlabelled()
-        with self._lock:
-            queries = self._queries
-        return classifier.label_cosines(queries.cosines(classifier.point)[0])
+        return [self._ids[row] for row in asking_order(doubts, l2_normalize(self._transformed))]
 
     @cached_property
     def _queries(self) -> PointScorer:
-        return PointScorer([self.classifier.calibrated], [self._query_features])
+        return PointScorer([self.taught.classifier.calibrated], [self._transformed])
+
+    @property
+    def _transformed(self) -> Floats:
+        return self.taught.transformed(self._ids, self._query_features)
 
     @cached_property
     def _query_features(self) -> Floats:
-        rows = [self.pictures[photo.id].features for photo in self.to_label]
-        return np.stack(rows) if rows else np.empty((0, self.backbone.n_features), dtype=np.float32)
+        return np.stack([self.pictures[identity].features for identity in self._ids])
 
     def map(self, classifier: ImageClassifier) -> Map:
         """Project everything onto a plane that depends neither on α and β nor on the photos to be labelled."""
@@ -115,7 +120,8 @@ class Session:
     @cached_property
     def _fixed_positions(self) -> tuple[Plane, Floats, Floats]:
         """The plane of the map, and the positions of the examples and of the photos to be labelled on it."""
-        calibrated = self.classifier.calibrated
-        corners, queries = calibrated.corners(), l2_normalize(self._queries.transformed[0])
-        plane = Plane.through(corners, calibrated.labels, queries)
-        return plane, plane.project(corners[:, 0]), plane.project(queries)
+        corners = self.taught.corners
+        rows = l2_normalize(self._transformed) if self.to_label else np.empty((0, corners.shape[-1]))
+        centre, axes = self.taught.axes
+        plane = Plane.reaching(centre, axes, [*np.moveaxis(corners, 1, 0), rows])
+        return plane, plane.project(corners[:, 0]), plane.project(rows)

@@ -167,6 +167,32 @@ def test_a_browser_trades_the_token_for_a_cookie_that_is_not_the_token(serve):
     told(other.get("/v1/project", headers={"Cookie": cookie.split(";")[0]}), 401, "token_needed")
 
 
+def test_wrong_tokens_are_answered_slowly_and_one_at_a_time_and_keep_nobody_out(open_project):
+    limits = RequestLimits(requests=2, wrong_token_seconds=0.3)
+    app, body = make_app(open_project(), limits, TOKEN), json.dumps({"token": "wrong"}).encode()
+
+    def right():
+        return ask(app, Sender(b""), "GET", "/v1/project", authorization=f"Bearer {TOKEN}")
+
+    async def race():
+        await right()
+        began = time.monotonic()
+        wrong = [
+            asyncio.create_task(ask(app, Sender(body), path="/v1/session", content_type="application/json"))
+            for _ in range(5)
+        ]
+        wrong += [asyncio.create_task(ask(app, Sender(b""), "GET", "/v1/project", authorization="Bearer no"))]
+        await asyncio.sleep(0.05)
+        good = await right()
+        left = sum(not each.done() for each in wrong)
+        return good[0], left, [each[0] for each in await asyncio.gather(*wrong)], time.monotonic() - began
+
+    good, left, wrong, seconds = asyncio.run(race())
+    assert (good, set(wrong)) == (200, {401})
+    assert left > 0
+    assert seconds >= 6 * 0.3
+
+
 def test_half_a_character_is_not_the_token(serve):
     client = serve(token=TOKEN)
     body = b'{"token": "\\ud800"}'

@@ -22,13 +22,17 @@ def test_an_empty_project_tells_all_there_is(client):
     found = project_of(client)
     assert found == {
         "revision": 0,
+        "name": "",
         "kept_in": None,
         "backbone": "mosaic",
         "n_base_classes": 20,
+        "priors": "own",
         "reject": 0.2,
+        "unknown_below": None,
         "point": None,
         "classes": [],
         "photos": [],
+        "originals": {"keep": False, "photos": 0},
         "undo": None,
         "redo": None,
         "limits": {
@@ -45,13 +49,17 @@ def test_an_empty_project_tells_all_there_is(client):
 def test_a_project_in_a_folder_tells_where_it_is(serve, tmp_path):
     assert project_of(serve(tmp_path, priors="none")) | {"limits": None} == {
         "revision": 0,
+        "name": tmp_path.name,
         "kept_in": str(tmp_path),
         "backbone": "mosaic",
         "n_base_classes": 0,
+        "priors": "none",
         "reject": 0.2,
+        "unknown_below": None,
         "point": None,
         "classes": [],
         "photos": [],
+        "originals": {"keep": False, "photos": 0},
         "undo": None,
         "redo": None,
         "limits": None,
@@ -133,7 +141,10 @@ def test_examples_are_added_in_their_order_and_classes_list_them(client):
     assert [(each["name"], each["class"]) for each in added] == [("a.png", cat), ("b.png", cat)]
     assert answer.json() == {"revision": 2, "added": added, "failures": []}
     waiting = add(client, None, ("c.png", picture(seed=2)))
-    assert project_of(client)["photos"] == [*added, {"id": waiting[0], "name": "c.png", "class": None}]
+    assert project_of(client)["photos"] == [
+        *added,
+        {"id": waiting[0], "name": "c.png", "class": None, "asked": True, "by": None, "key": ""},
+    ]
     assert client.get("/v1/classes").json() == {
         "revision": 3,
         "classes": [{"id": cat, "name": "cat", "examples": added}],
@@ -169,13 +180,14 @@ def test_a_photo_moves_is_renamed_and_moves_back(taught):
         return next(each for each in project_of(taught)["photos"] if each["id"] == photo)
 
     assert taught.patch(path, json={"class": rust}).status_code == 200
-    assert now() == {"id": photo, "name": "asked 0.png", "class": rust}
+    known = {"id": photo, "asked": True, "key": ""}
+    assert now() == known | {"name": "asked 0.png", "class": rust, "by": "user"}
     assert taught.patch(path, json={"name": "new.png"}).status_code == 200
-    assert now() == {"id": photo, "name": "new.png", "class": rust}, "a class that is not given stays"
+    assert now() == known | {"name": "new.png", "class": rust, "by": "user"}, "a class that is not given stays"
     assert taught.patch(path, json={"class": None}).status_code == 200
-    assert now() == {"id": photo, "name": "new.png", "class": None}, "a class that is null takes the photo out"
+    assert now() == known | {"name": "new.png", "class": None, "by": None}, "a class that is null takes the photo out"
     assert taught.patch(path, json={"class": rust, "name": "../both.png"}).status_code == 200
-    assert now() == {"id": photo, "name": "both.png", "class": rust}
+    assert now() == known | {"name": "both.png", "class": rust, "by": "user"}
     assert project_of(taught)["undo"] == "Move new.png"
 
 
@@ -294,7 +306,7 @@ def test_labels_are_a_table_in_which_no_name_is_a_formula(client):
     assert answer.headers["content-type"] == "text/csv; charset=utf-8"
     assert answer.headers["content-disposition"] == 'attachment; filename="p3dc-labels.csv"'
     table = list(csv.reader(io.StringIO(answer.text)))
-    assert table[0] == ["path", "label", "probability", "runner_up", "runner_up_probability", "failure"]
+    assert table[0] == ["path", "label", "probability", "runner_up", "runner_up_probability", "failure", "by"]
     assert [row[0] for row in table[1:]] == ["'=HYPERLINK(1).png", "'-1.png", *names[2:]]
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in table for cell in row)
     shown = {each["id"]: each for each in client.get("/v1/view").json()["labels"]}
@@ -324,13 +336,21 @@ def test_the_example_set_fills_an_empty_project_and_no_other(serve):
     found = project_of(client)
     assert len(found["classes"]) == 5
     assert found["undo"] == "Example set"
+    assert found["priors"] == "none"
     examples = [photo for photo in found["photos"] if photo["class"]]
-    assert len(examples) == 25
-    assert len(found["photos"]) == 37
+    assert len(examples) == 10
+    assert len(found["photos"]) == 22
     assert client.get("/v1/view").json()["ready"]
     assert "not empty" in told(client.post("/v1/drawings"), 409, "conflict")
     client.post("/v1/undo")
     assert project_of(client)["photos"] == []
+
+
+@pytest.mark.parametrize("whose", ["backbone", "own"])
+def test_the_example_set_leaves_own_priors_and_those_of_other_backbones(serve, base, whose):
+    client = serve(priors=base if whose == "own" else "backbone")
+    client.post("/v1/drawings")
+    assert project_of(client)["priors"] == whose
 
 
 def test_the_example_set_leaves_a_class_without_photos_alone(client):
@@ -398,7 +418,7 @@ def test_half_a_character_breaks_nothing(taught, body):
 
 def test_what_nobody_foresaw_is_an_error_of_the_one_shape(serve, monkeypatch):
     client = serve(raises=False)
-    monkeypatch.setattr(responses, "view", lambda *_: 1 / 0)
+    monkeypatch.setattr(responses, "view", lambda *_, **__: 1 / 0)
     sentence = told(client.get("/v1/view"), 500, "internal")
     assert sentence == "Something went wrong here (ZeroDivisionError). The server's log tells more."
     assert project_of(client)["revision"] == 0, "and the service goes on"

@@ -33,7 +33,8 @@ CONFIG = {
 project = Project(None, Mosaic(), State(reject=0.2), "none")
 app = make_app(project, RequestLimits(seconds=5))
 document = app.app.openapi()
-schema = schemathesis.openapi.from_dict(document, config=SchemathesisConfig.from_dict(CONFIG))
+finite = {**document, "paths": {path: each for path, each in document["paths"].items() if path != "/v1/events"}}
+schema = schemathesis.openapi.from_dict(finite, config=SchemathesisConfig.from_dict(CONFIG))
 answered = set()
 
 
@@ -47,7 +48,8 @@ def fill():
     project.change("Fill", lambda _: state, {key: each for key, each in new.items() if key not in known})
 
 
-@pytest.fixture(scope="module")
+# The parameter gives every operation an id of its own: without one, pytest 9.2 gives all the same, and xdist runs one.
+@pytest.fixture(scope="module", params=["served"])
 def address():
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", ws="none"))
     thread = threading.Thread(target=server.run)
@@ -103,14 +105,14 @@ def test_the_document_is_where_errors_say_it_is(client):
 def linked():
     """The document, which tells as well that what is made can be asked for."""
     made = {"/v1/classes": "$response.body#/id", "/v1/photos": "$response.body#/added/0/id"}
-    told = copy.deepcopy(document)
+    told = copy.deepcopy(finite)
     for source, identity in made.items():
         told["paths"][source]["post"]["responses"]["201"]["links"] = {
             each["operationId"]: {"operationId": each["operationId"], "parameters": {"identity": identity}}
             for path, item in told["paths"].items()
             if path.startswith(f"{source}/{{identity}}")
             for each in item.values()
-            if not path.endswith("/thumbnail")  # it is there as long as deleting the photo can be undone
+            if not path.endswith(("/thumbnail", "/original"))  # there until undo is forgotten; only where it is kept
         }
     return told
 
@@ -138,14 +140,20 @@ def test_chains_of_requests_are_answered_as_the_document_promises(address):
     )
 
 
-def test_every_operation_was_seen_to_work():
+def test_every_operation_was_seen_to_work(request):
     operations = {operation.ok().label for operation in schema.get_all_operations()}
-    if {label for label, _ in answered} < operations:
+    collected = [getattr(item, "operation_label", None) for item in request.session.items]
+    if not operations <= set(collected):
         pytest.skip("it looks back at the tests above")
     elsewhere = {
         "PUT /v1/model",
         "POST /v1/redo",
         "POST /v1/drawings",
+        "GET /v1/archive",
+        "GET /v1/photos/{identity}/original",
+        "POST /v1/projects",
+        "PATCH /v1/photos",
+        "POST /v1/deletions",
         "GET /v1/priors/{name}/{cluster}/{place}",
     }
     assert operations - {label for label, kind in answered if kind == 2} <= elsewhere

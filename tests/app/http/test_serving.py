@@ -1,5 +1,6 @@
 """The command serve: what it refuses to begin, and a server of its own that is stopped, killed and kept waiting."""
 
+import asyncio
 import builtins
 import json
 import os
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
@@ -19,6 +21,7 @@ from p3dc import ImageClassifier, Priors
 from p3dc.app.project.project import Project
 from p3dc.app.project.state import ProjectLimits, State
 from p3dc.app.project.store import FILE
+from p3dc.cli.serving import _listen
 from p3dc.images.backbones.loading import load_backbone
 from tests.app.conftest import TOKEN, add, files, make, picture, teach, told
 from tests.app.http.test_uploads import BOUNDARY, part
@@ -69,6 +72,28 @@ def test_a_port_that_is_taken_is_refused(refused):
         assert refused("--port", port) == (
             f"127.0.0.1 port {port} cannot be listened on (Address already in use). Choose another port or host."
         )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_answers_are_sent_at_once(host):
+    """Otherwise each small answer waits 40 ms for the client to acknowledge its headers."""
+
+    async def is_sent_at_once():
+        accepted = asyncio.get_running_loop().create_future()
+
+        class Accepting(asyncio.Protocol):
+            def connection_made(self, transport):
+                line = transport.get_extra_info("socket")
+                accepted.set_result(line.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+        with _listen(host, 0, None) as listening:
+            server = await asyncio.get_running_loop().create_server(Accepting, sock=listening)
+            with socket.create_connection(listening.getsockname()[:2]):
+                found = await accepted
+            server.close()
+        return found
+
+    assert asyncio.run(is_sent_at_once())
 
 
 def test_a_host_that_cannot_be_is_refused(refused):
@@ -130,7 +155,7 @@ def serving(*arguments, **environment):
         line = process.stdout.readline()
         found = re.search(r"http://(\S+):(\d+)/", line)
         assert found, line + process.stderr.read()
-        address = "127.0.0.1" if found[1] in ("localhost", "0.0.0.0") else found[1]
+        address = "127.0.0.1" if found[1] in ("localhost", socket.gethostname()) else found[1]
         with httpx.Client(base_url=f"http://{address}:{found[2]}", timeout=60) as client:
             client.process, client.line, client.place = process, line, (address, int(found[2]))
             yield client
@@ -162,13 +187,45 @@ def test_a_project_is_served_stopped_and_served_again(network, fitted, tmp_path)
         ) as second:
             assert "is open in another process. Stop that one first." in second.communicate(timeout=60)[1]
             assert second.returncode == 2
-        status, errors = stop(client, signal.SIGINT)
-        assert status in (0, 130), "uvicorn may end before it passes the signal on"
-        assert errors == ""
+        assert stop(client, signal.SIGINT) == (128 + signal.SIGINT, "")
     assert not list(folder.glob("*-journal")), "what is stopped leaves nothing open"
     with serving("--backbone", network, "--project", folder) as client:
         assert (client.get("/v1/project").json(), client.get("/v1/view").json()) == before
         assert stop(client) == (128 + signal.SIGTERM, "")
+
+
+def test_a_project_that_is_there_takes_on_what_options_say_and_keeps_the_rest(network, tmp_path, refused):
+    folder, own = tmp_path / "project", Priors.from_features(make_features(1, 6, 30, n_features=108))
+    with serving("--backbone", network, "--project", folder, "--priors", save(own, tmp_path)) as client:
+        began = client.get("/v1/project").json()
+        assert (began["n_base_classes"], began["reject"], began["undo"]) == (6, 0.2, None)
+        stop(client)
+    with serving("--backbone", network, "--project", folder) as client:
+        assert client.get("/v1/project").json() == began
+        stop(client)
+    with serving("--backbone", network, "--project", folder, "--priors", "none", "--reject", "0.1") as client:
+        now = client.get("/v1/project").json()
+        assert (now["n_base_classes"], now["reject"], now["undo"]) == (0, 0.1, "Share of unknown")
+        make(client, "robin")
+        stop(client)
+    unfit = save(Priors.from_features(make_features(1, 5, 9)), tmp_path)
+    assert "the priors have 24 features" in refused("--project", folder, "--priors", unfit)
+    with serving("--backbone", network, "--project", folder, "--reject", "0") as client:
+        assert client.get("/v1/project").json()["reject"] is None
+        make(client, "unknown")
+        stop(client)
+    assert "A class is called 'unknown'" in refused("--project", folder, "--reject", "0.3")
+
+
+def test_an_interrupt_ends_a_server_that_was_started_with_interrupts_ignored(network):
+    """As a shell without job control starts what runs in the background."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with serving("--backbone", network, "--priors", "none") as client:
+            assert client.get("/v1/health").status_code == 200
+            assert stop(client, signal.SIGINT) == (128 + signal.SIGINT, "")
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def test_a_server_for_others_asks_for_its_token(network):
@@ -294,8 +351,10 @@ def test_connections_that_say_nothing_keep_nobody_out(network):
                 with suppress(OSError):
                     each.sendall(b"GET /v1/project HTTP/1.1\r\nHost: local")
         assert client.get("/v1/project").status_code == 200
-        assert client.post("/v1/photos", files=files(picture())).status_code == 201
-        assert len(stop(client)[1]) < 10_000, "what is logged is bounded"
+        status = client.post("/v1/photos", files=files(picture())).status_code
+        errors = stop(client)[1]
+        assert status == 201, errors
+        assert len(errors) < 10_000, "what is logged is bounded"
 
 
 def test_a_server_waits_for_what_it_is_doing_when_it_is_stopped(network, tmp_path):
@@ -308,3 +367,41 @@ def test_a_server_waits_for_what_it_is_doing_when_it_is_stopped(network, tmp_pat
     project = Project(tmp_path, load_backbone(network), State(), "none")
     assert [each.name for each in project.state.classes] == ["last"]
     project.store.close()
+
+
+def test_without_a_folder_a_project_is_kept_with_the_users_data(network, fitted, data_home):
+    data = data_home / "p3dc" / "projects"
+    with serving("--backbone", network, "--priors", "none") as client:
+        (kept,) = data.iterdir()
+        assert f"(project in {kept}; Ctrl-C stops)" in client.line
+        make(client, "kept")
+        listed = client.get("/v1/projects").json()
+        assert (listed["folder"], listed["open"]) == (str(data), kept.name)
+        assert client.post("/v1/projects", json={"name": "other"}).json()["open"] == "other"
+        assert client.get("/v1/project").json()["classes"] == []
+        assert [(each["name"], each["classes"]) for each in client.get("/v1/projects").json()["projects"]] == [
+            ("other", 0),
+            (kept.name, 1),
+        ]
+        stop(client)
+    for name in (fitted.stem, f"{fitted.stem} 2"):
+        with serving(fitted, "--backbone", network) as client:
+            assert str(data / name) in client.line
+
+
+def test_every_window_hears_of_changes_until_the_server_stops(network, tmp_path):
+    with (
+        serving("--backbone", network, "--project", tmp_path / "birds", "--priors", "none") as client,
+        client.stream("GET", "/v1/events") as events,
+        client.stream("GET", "/v1/events") as others,
+    ):
+        lines, more = events.iter_lines(), others.iter_lines()
+        first = 'data: {"revision": 0, "project": "birds"}'
+        for heard in (lines, more):
+            assert [next(heard) for _ in range(3)] == ["event: revision", first, ""]
+        make(client, "cat")
+        for heard in (lines, more):
+            assert [next(heard) for _ in range(2)][1] == first.replace("0", "1")
+        began = time.monotonic()
+        assert stop(client)[1] == ""
+        assert time.monotonic() - began < 8

@@ -104,6 +104,22 @@ def test_a_model_fills_another_project_that_labels_the_same(taught, serve, model
     assert held(other) == before
 
 
+@pytest.mark.parametrize("below", [None, 0.321])
+@pytest.mark.parametrize("point", [None, (0.2, 0.6)])
+def test_a_threshold_that_was_set_by_hand_comes_with_the_model_and_a_chosen_one_is_chosen_again(
+    taught, serve, point, below
+):
+    if point:
+        taught.put("/v1/point", json={"alpha": point[0], "beta": point[1]})
+    if below:
+        taught.put("/v1/unknown", json={"below": below})
+    other = serve()
+    assert put(other, taught.get("/v1/model").content).status_code == 200
+    assert other.get("/v1/project").json()["unknown_below"] == below
+    for name in ("unknown_below", "unknown_chosen"):
+        assert other.get("/v1/view").json()[name] == pytest.approx(taught.get("/v1/view").json()[name], abs=1e-9)
+
+
 def test_a_model_outlasts_the_process_with_its_priors(serve, tmp_path, model, backbone):
     first = serve(tmp_path / "project", priors="none")
     put(first, model)
@@ -119,7 +135,7 @@ def test_small_pictures_of_a_model_are_drawn_anew(serve, backbone, tmp_path):
     Image.new("RGB", (300, 300), "teal").save(written, "JPEG", comment=b"<script>")
     classifier = ImageClassifier(backbone, examples(small=written.getvalue() + b"<html>"), None, reject=None)
     assert put(client, saved(classifier, tmp_path)).status_code == 200
-    assert held(client)[1] == [("0.png", "b"), ("1.png", "b"), ("0.png", "a"), ("1.png", "a")]
+    assert held(client)[1] == [("b/0.png", "b"), ("b/1.png", "b"), ("a/0.png", "a"), ("a/1.png", "a")]
     for photo in client.project.state.photos:
         small = client.get(f"/v1/photos/{photo.id}/thumbnail").content
         assert b"<script>" not in small
@@ -157,6 +173,7 @@ def test_a_file_that_is_no_model_is_refused_in_a_sentence_without_its_path(clien
     for content in others:
         sentence = told(put(client, content), 422, "invalid")
         assert "/tmp" not in sentence
+        assert "deserializ" not in sentence
         assert str(tmp_path) not in sentence
     assert client.get("/v1/project").json() == before
 

@@ -1,5 +1,6 @@
 """A project in its folder: what outlasts a process, undo and redo, and files that are not what they should be."""
 
+import json
 import sqlite3
 from dataclasses import replace
 
@@ -148,7 +149,7 @@ def test_a_change_that_fails_leaves_everything(open_project):
     put(project)
     before = seen(project)
     with pytest.raises(NotFoundError):
-        project.change("Delete", lambda state: state.delete_photo("nothing"), {"x": look()})
+        project.change("Delete", lambda state: state.delete_photos(["nothing"]), {"x": look()})
     assert seen(project) == before
 
 
@@ -169,7 +170,7 @@ def test_a_new_change_drops_what_could_be_redone_with_its_photos(open_project, t
 def test_a_hundred_changes_can_be_undone_and_photos_of_older_ones_are_gone(open_project, tmp_path):
     project = open_project(tmp_path)
     early = put(project, "early")
-    project.change("Delete", lambda state: state.delete_photo(early))
+    project.change("Delete", lambda state: state.delete_photos([early]))
     late = put(project, "late")
     for n in range(MOST_STEPS - 1):
         assert early in project.pictures or n > MOST_STEPS - 3
@@ -265,7 +266,7 @@ def test_the_file_of_another_program_is_left_alone(open_project, tmp_path):
 
 def test_a_file_of_another_version_is_left_alone(open_project, folder):
     alter(folder, "PRAGMA user_version = 7")
-    refused(open_project, folder, "has version 7, but this p3dc reads version 1")
+    refused(open_project, folder, "has version 7, but this p3dc reads versions up to 2")
 
 
 def test_what_is_no_project_is_left_alone(open_project, tmp_path):
@@ -371,3 +372,41 @@ def test_a_store_in_memory_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Store(None).close()
     assert list(tmp_path.iterdir()) == []
+
+
+OLD = (
+    "CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE photo (id TEXT PRIMARY KEY, features BLOB NOT NULL, thumbnail BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE priors (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE step (number INTEGER PRIMARY KEY, title TEXT NOT NULL, state TEXT NOT NULL)",
+    "PRAGMA application_id = 1882416227",
+    "PRAGMA user_version = 1",
+)
+"""What version 1 wrote."""
+
+
+def test_a_project_of_version_1_is_brought_up_to_date(open_project, backbone, tmp_path):
+    def state(*photos):
+        return json.dumps({"classes": [["c", "cat"]], "photos": photos, "point": None, "priors": "none", "reject": 0.2})
+
+    with sqlite3.connect(tmp_path / FILE) as database:
+        for statement in OLD:
+            database.execute(statement)
+        for identity in ("1", "2"):
+            row = identity, look(int(identity)).features.tobytes(), b"jpeg"
+            database.execute("INSERT INTO photo VALUES (?, ?, ?)", row)
+        for number, photos in enumerate([(), (["1", "a", "c"],), (["1", "a", "c"], ["2", "b", None])]):
+            database.execute("INSERT INTO step VALUES (?, ?, ?)", (number, f"step {number}", state(*photos)))
+        facts = {"current": "2", "revision": "5", "backbone": backbone.digest}
+        database.executemany("INSERT INTO fact VALUES (?, ?)", facts.items())
+    database.close()
+    for _ in range(2):
+        project = open_project(tmp_path)
+        assert project.state.photos == (Photo("1", "a", "c"), Photo("2", "b", None, asked=True))
+        assert (project.undoable, project.revision, project.keeps_originals) == ("step 2", 5, False)
+        project.close()
+    project = open_project(tmp_path)
+    put(project, "new")
+    project.undo()
+    project.undo()
+    assert [photo.id for photo in project.state.photos] == ["1"]

@@ -2,18 +2,19 @@
 
 import json
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from p3dc.app.errors import ConflictError, NotFoundError
-from p3dc.app.project.state import Class, Photo, ProjectLimits, State, new_id, photo_name
+from p3dc.app.project.state import DRAWN_BIRDS, Class, Photo, ProjectLimits, State, new_id, photo_name
 from p3dc.errors import InputError
 
-LIMITS = ProjectLimits(photos=6, classes=3, name=12)
+LIMITS = ProjectLimits(photos=6, classes=3, name=12, path=12)
 CAT, DOG = Class("c", "cat"), Class("d", "dog")
-PHOTOS = (Photo("1", "a", "c"), Photo("2", "b", "d"), Photo("3", "e", None), Photo("4", "f", "c"))
+PHOTOS = (Photo("1", "a", "c"), Photo("2", "b", "d"), Photo("3", "e", None, asked=True), Photo("4", "f", "c"))
 FULL = State((CAT, DOG), PHOTOS)
 
 
@@ -87,7 +88,7 @@ def test_a_class_goes_with_its_photos():
 
 
 def test_photos_are_added_to_a_class_that_is_there_until_the_project_is_full():
-    two = [Photo("5", "g", "d"), Photo("6", "h", None)]
+    two = [Photo("5", "g", "d"), Photo("6", "h", None, asked=True)]
     after = FULL.add_photos(two, LIMITS)
     assert after.photos == (*PHOTOS, *two)
     assert refused(after.add_photos, [Photo("7", "i", None)], LIMITS) == (
@@ -98,29 +99,52 @@ def test_photos_are_added_to_a_class_that_is_there_until_the_project_is_full():
 
 
 def test_a_photo_moves_into_a_class_and_out_of_it():
-    moved = FULL.move_photo("3", "d")
-    assert moved.photos[-1] == Photo("3", "e", "d")
+    moved = FULL.move_photos({"3": "d"})
+    assert moved.photos[2] == Photo("3", "e", "d", asked=True)
     assert moved.to_label == []
-    assert FULL.move_photo("1", None).to_label == [PHOTOS[2], Photo("1", "a", None)]
-    assert refused(FULL.move_photo, "1", "x")[0] == InputError
-    assert refused(FULL.move_photo, "x", "c")[0] == NotFoundError
+    assert FULL.move_photos({"1": None}).to_label == [Photo("1", "a", None, asked=True), PHOTOS[2]]
+    assert refused(FULL.move_photos, {"1": "x"})[0] == InputError
+    assert refused(FULL.move_photos, {"x": "c"})[0] == NotFoundError
+
+
+def test_many_photos_move_at_once_and_keep_their_places():
+    moved = FULL.move_photos({"4": "d", "1": "d", "2": None})
+    assert [(photo.id, photo.label, photo.asked) for photo in moved.photos] == [
+        ("1", "d", False),
+        ("2", None, True),
+        ("3", None, True),
+        ("4", "d", False),
+    ]
+    assert refused(FULL.move_photos, {"1": "d", "x": "d"})[0] == NotFoundError
 
 
 @pytest.mark.parametrize("photo", PHOTOS)
 def test_a_photo_that_moves_to_where_it_is_stays_in_its_place(photo):
-    assert FULL.move_photo(photo.id, photo.label) == FULL
+    assert FULL.move_photos({photo.id: photo.label}) == FULL
 
 
 def test_a_photo_is_renamed_in_its_place_and_deleted():
     renamed = FULL.rename_photo("2", "x/y/new\n", LIMITS)
-    assert renamed.photos[1] == Photo("2", "new", "d")
+    assert renamed.photos[1] == Photo("2", "x/y/new", "d")
     assert refused(FULL.rename_photo, "x", "new", LIMITS)[0] == NotFoundError
-    assert [photo.id for photo in FULL.delete_photo("2").photos] == ["1", "3", "4"]
-    assert refused(FULL.delete_photo, "x")[0] == NotFoundError
+    assert [photo.id for photo in FULL.delete_photos(["2"]).photos] == ["1", "3", "4"]
+    assert refused(FULL.delete_photos, ["2", "x"])[0] == NotFoundError
 
 
 def test_clearing_leaves_the_examples():
     assert [photo.id for photo in FULL.clear().photos] == ["1", "2", "4"]
+
+
+def test_the_priors_of_the_example_set_go_with_the_last_class_and_photo():
+    drawn = replace(FULL, priors=DRAWN_BIRDS)
+    assert State.from_json(json.loads(json.dumps(drawn.to_json()))) == drawn
+    without_classes = drawn.delete_class("c").delete_class("d")
+    assert without_classes.priors == drawn.delete_photos("124").priors == DRAWN_BIRDS
+    emptied = without_classes.clear()
+    assert emptied == State()
+    assert emptied.add_class("fox", LIMITS)[0].priors == "backbone"
+    own = replace(FULL, priors="5ca1ab1e")
+    assert own.delete_class("c").delete_class("d").clear().priors == "5ca1ab1e"
 
 
 def test_a_point_lies_in_the_triangle():
@@ -133,26 +157,28 @@ def test_a_point_lies_in_the_triangle():
 @pytest.mark.parametrize(
     ("given_name", "kept"),
     [
-        ("../../etc/passwd", "passwd"),
+        ("../../etc/passwd", "etc/passwd"),
+        ("birds/./a.jpg", "birds/a.jpg"),
+        ("/etc/passwd", "passwd"),
         ("C:\\x\\y.jpg", "y.jpg"),
         ("/", "photo"),
-        ("..", ".."),
+        ("..", "photo"),
         ("", "photo"),
         ("a\x00b\nc.png", "a b c.png"),
         ("\ud83d\ud800.png", ".png"),
         ("a" * 20 + ".jpeg", "aaaaaaa.jpeg"),
-        ("<script>alert(1)</script>", "script>"),
+        ("<script>alert(1)</script>", "t>alert(1)</script>"[-12:]),
     ],
 )
-def test_of_a_path_the_last_part_is_kept(given_name, kept):
+def test_of_a_path_its_relative_part_is_kept(given_name, kept):
     assert photo_name(given_name, LIMITS) == kept
 
 
 @given(st.text(alphabet=st.characters(), max_size=40))
 def test_a_name_of_a_photo_can_be_written_anywhere(name):
     kept = photo_name(name, LIMITS)
-    assert 1 <= len(kept) <= LIMITS.name
-    assert "/" not in kept
+    assert 1 <= len(kept) <= LIMITS.path
+    assert not {"..", ".", ""} & set(kept.split("/"))
     assert "\\" not in kept
     assert not {unicodedata.category(c) for c in kept} & {"Cc", "Cs", "Zl", "Zp"}
     kept.encode()
@@ -195,11 +221,11 @@ def apply(state, change, identity=new_id):
             [Photo(identity(), photo_name(values[1], LIMITS), nth(state.classes, values[0]))], LIMITS
         )
     if kind == "move_photo":
-        return state.move_photo(nth(state.photos, values[0]) or "x", nth(state.classes, values[1]))
+        return state.move_photos({nth(state.photos, values[0]) or "x": nth(state.classes, values[1])})
     if kind == "rename_photo":
         return state.rename_photo(nth(state.photos, values[0]) or "x", values[1], LIMITS)
     if kind == "delete_photo":
-        return state.delete_photo(nth(state.photos, values[0]) or "x")
+        return state.delete_photos([nth(state.photos, values[0]) or "x"])
     return state.clear() if kind == "clear" else state.at((values[0], values[1]))
 
 
@@ -221,3 +247,19 @@ def test_whatever_is_done_holds_together_and_can_be_written_down(sequence, rejec
         assert {photo.label for photo in state.photos} <= {None, *known}
         written = json.dumps(state.to_json(), ensure_ascii=False, allow_nan=False).encode()
         assert State.from_json(json.loads(written)) == state
+
+
+def test_photos_of_a_drop_are_kept_once_and_in_the_order_of_their_keys():
+    def dropped(*places, drop="d"):
+        return [Photo(f"{drop}{n}-{new_id()}", str(n), None, key=f"{drop}-{n:06d}") for n in places]
+
+    state = State().add_photos([*dropped(4, 2), Photo("x", "x", None), *dropped(2, 7, drop="e")], ProjectLimits())
+    state = state.add_photos([*dropped(2, 9, 0, 3, 9), *dropped(1, drop="e")], ProjectLimits())
+    assert [photo.name for photo in state.photos if photo.drop == "d"] == ["0", "2", "3", "4", "9"]
+    assert [photo.name for photo in state.photos if photo.drop == "e"] == ["1", "2", "7"]
+    assert all(photo.asked for photo in state.photos)
+
+
+def test_a_project_of_version_1_has_neither_asked_nor_keys():
+    written = FULL.to_json() | {"photos": [[each.id, each.name, each.label] for each in PHOTOS]}
+    assert State.from_json(written) == FULL

@@ -7,6 +7,8 @@ import time
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from p3dc.app.http.guard import LASTING
+
 MOST_CONNECTIONS = 512
 SECONDS = 15.0
 """How long a connection may take to send the headers of a request."""
@@ -35,6 +37,12 @@ class BoundedProtocol(H11Protocol):
         """Wait for the next request."""
         super().on_response_complete()
         self._await_request()
+
+    def shutdown(self) -> None:
+        """Close the connection after the response that is being sent, at once where that has no end."""
+        super().shutdown()
+        if not self.is_silent and self.cycle.scope["path"] in LASTING:
+            self.transport.close()
 
     @property
     def is_silent(self) -> bool:

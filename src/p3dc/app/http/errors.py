@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.routing import BaseRoute, Match
 
-from p3dc.app.errors import ConflictError, NotFoundError, UnusableImagesError
+from p3dc.app.errors import ConflictError, NotFoundError, UndoneError, UnusableImagesError
 from p3dc.app.http.limits import MEGABYTE
 from p3dc.app.project.store import StoreError
 from p3dc.errors import InputError
@@ -18,6 +18,7 @@ from p3dc.images.decoding import NotAnImageError, TooManyPixelsError
 CODES: dict[type[InputError], tuple[int, str]] = {
     NotFoundError: (404, "not_found"),
     ConflictError: (409, "conflict"),
+    UndoneError: (409, "undone"),
     TooManyPixelsError: (413, "too_many_pixels"),
     NotAnImageError: (415, "not_an_image"),
     StoreError: (500, "storage"),

@@ -11,10 +11,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from p3dc.app.http.errors import RequestError, busy, too_large
 from p3dc.app.http.limits import RequestLimits
 from p3dc.app.http.metrics import Metrics
-from p3dc.app.http.token import carries_token
+from p3dc.app.http.token import COOKIE, carries_token
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 WITHOUT_TOKEN = ("/v1/health", "/v1/session")
+LASTING = ("/v1/events",)
+"""Requests whose answer has no end; they do not count as being answered."""
 PATIENCE = 10
 """How many times longer than one pause the whole request may take."""
 HEADERS = {
@@ -46,6 +48,7 @@ class Guard:
     ) -> None:
         self.app, self.limits, self.metrics, self.token = app, limits, metrics, token
         self.most_bytes = most_bytes
+        self._wrong_token = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -60,6 +63,9 @@ class Guard:
                 status = message["status"]
                 if status >= 400:
                     await body.drain()
+                if status == 401 and _has_credentials(scope):
+                    async with self._wrong_token:  # one after the other, so that guessing takes long
+                        await asyncio.sleep(self.limits.wrong_token_seconds)
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
@@ -67,13 +73,15 @@ class Guard:
             await send(message)
 
         limit, known = self.most_bytes(scope), _needs_token(scope)
-        turn = _Turn(self.metrics, self.limits.requests if known else None)
+        turn = _Turn(self.metrics, self.limits.requests, counts=known)
         seconds = self.limits.seconds if known else self.limits.unknown_seconds
         body = _Body(receive, limit, seconds, turn.begin)
         try:
             self._check(scope, limit)
             if _is_bodiless(scope):
                 turn.begin()
+            if scope["path"] in LASTING:
+                turn.end()
             await self.app(scope, body.receive, respond)
         except RequestError as error:
             await error.response()(scope, receive, respond)
@@ -107,31 +115,41 @@ class Guard:
 class _Turn:
     """A request among the others: it arrives, and is answered from when its body is there.
 
-    Only those being answered count against ``most``, so that slow uploads keep nobody out.
+    Only those being answered count against ``most``, so that slow uploads keep nobody out, and of these only those
+    that count, so that requests without a token keep nobody out either.
     """
 
-    def __init__(self, metrics: Metrics, most: int | None) -> None:
-        self._metrics, self._most, self._begun = metrics, most, False
+    def __init__(self, metrics: Metrics, most: int, *, counts: bool) -> None:
+        self._metrics, self._most, self._counts = metrics, most, counts
+        self._begun = self._ended = False
         metrics.n_arriving += 1
 
     def begin(self) -> None:
-        if self._begun:
+        if self._begun or self._ended:
             return
         self._begun = True
         self._metrics.n_arriving -= 1
-        self._metrics.n_busy += 1
-        if self._most is not None and self._metrics.n_busy > self._most:
+        self._metrics.n_busy += self._counts
+        if self._counts and self._metrics.n_busy > self._most:
             raise busy()
 
     def end(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
         if self._begun:
-            self._metrics.n_busy -= 1
+            self._metrics.n_busy -= self._counts
         else:
             self._metrics.n_arriving -= 1
 
 
 def _needs_token(scope: Scope) -> bool:
     return scope["path"].startswith("/v1/") and scope["path"] not in WITHOUT_TOKEN
+
+
+def _has_credentials(scope: Scope) -> bool:
+    headers = Headers(scope=scope)
+    return scope["path"] == "/v1/session" or "authorization" in headers or COOKIE in headers.get("cookie", "")
 
 
 def _is_bodiless(scope: Scope) -> bool:

@@ -4,24 +4,36 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 from fastapi import Response
+from fastapi.responses import FileResponse, StreamingResponse
 
-from p3dc.app.errors import FailedImage
+from p3dc.app.archive import archive_names, zip_pieces
+from p3dc.app.errors import ConflictError, FailedImage
 from p3dc.app.http import schemas
+from p3dc.app.http.bodies import PointShape
 from p3dc.app.http.limits import RequestLimits
-from p3dc.app.project.project import Project
+from p3dc.app.project.originals import Originals
+from p3dc.app.project.project import WITHOUT_FILE, Project
 from p3dc.app.project.state import Photo
 from p3dc.app.service import Service
 from p3dc.app.session import Session
 from p3dc.classifier.leave_one_out import Point
+from p3dc.confidence.asking import doubt
 from p3dc.images.classifier import ImageClassifier
 from p3dc.images.explanation import Explanation, Pull
+from p3dc.images.file_formats import format_name
 from p3dc.images.prediction_rows import COLUMNS, row
 from p3dc.images.predictions import Prediction
+
+MEDIA_TYPES = {name: f"image/{name.lower()}" for name in ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WebP", "AVIF", "HEIC")}
+"""Media types of photos, by the names of their formats."""
 
 
 def health(service: Service) -> schemas.Health:
@@ -43,16 +55,60 @@ def project(opened: Project, limits: RequestLimits) -> schemas.ProjectShape:
     known = asdict(limits) | asdict(opened.limits)
     return schemas.ProjectShape(
         revision=revision,
+        name=opened.name,
         kept_in=None if opened.store.folder is None else str(opened.store.folder),
         backbone=opened.backbone.name,
         n_base_classes=0 if priors is None or priors.geometry is None else len(priors),
+        priors=state.priors if state.priors in WITHOUT_FILE else "own",
         reject=state.reject,
-        point=None if state.point is None else schemas.PointShape(alpha=state.point[0], beta=state.point[1]),
+        unknown_below=state.unknown_below,
+        point=None if state.point is None else PointShape(alpha=state.point[0], beta=state.point[1]),
         classes=[schemas.ClassShape(id=each.id, name=each.name) for each in state.classes],
         photos=_photos(state.photos),
+        originals=schemas.OriginalsShape(
+            keep=opened.keeps_originals, photos=sum(photo.id in opened.originals.ids for photo in state.photos)
+        ),
         undo=opened.undoable,
         redo=opened.redoable,
         limits=schemas.LimitsShape(**{name: known[name] for name in schemas.LimitsShape.model_fields}),
+    )
+
+
+def projects(service: Service) -> schemas.Projects:
+    """List the projects that can be opened, with the one that is."""
+    opened, library = service.project, service.library
+    _, state, _ = opened.now()
+    own = schemas.ProjectEntry(
+        name=opened.name, photos=len(state.photos), classes=len(state.classes), changed=datetime.now(UTC)
+    )
+    others = [] if library is None else [each for each in library.entries() if each.name != own.name]
+    return schemas.Projects(
+        folder=None if library is None else str(library.folder),
+        open=own.name,
+        projects=[own, *(schemas.ProjectEntry(**each._asdict()) for each in others)],
+    )
+
+
+def original(path: Path) -> Response:
+    """Return a photo as it was sent."""
+    with path.open("rb") as file:
+        kind = MEDIA_TYPES.get(format_name(file.read(32)) or "", "application/octet-stream")
+    return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, max-age=31536000, immutable"})
+
+
+def archive(session: Session, originals: Originals) -> Response:
+    """Return a zip of all photos that were kept, in folders by their labels."""
+    names = session.state.names
+    found = dict.fromkeys((photo.id for photo in session.to_label), "unlabelled")
+    if session.hint is None:
+        found = dict(zip(found, (each.label for each in session.labels(session.at(None))), strict=True))
+    kept = [(photo, path) for photo in session.state.photos if (path := originals.path(photo.id)) is not None]
+    if not kept:
+        raise ConflictError("No photos are kept as they were sent. Agree to keep them, and send them again.")
+    labelled = [(found[photo.id] if photo.label is None else names[photo.label], photo.name) for photo, _ in kept]
+    pieces = zip_pieces(zip(archive_names(labelled), (path for _, path in kept), strict=True))
+    return StreamingResponse(
+        pieces, media_type="application/zip", headers={"Content-Disposition": 'attachment; filename="p3dc-photos.zip"'}
     )
 
 
@@ -83,6 +139,7 @@ def explanation(
     session: Session,
     classifier: ImageClassifier,
     found: Explanation,
+    label_unpulled: str | None,
     identity: str | None = None,
     own_pulls: tuple[Pull, ...] | None = None,
 ) -> schemas.ExplanationShape:
@@ -108,27 +165,38 @@ def explanation(
             if near.example.key != identity
         ],
         base_classes=None if own_pulls is None else _pulls(session, own_pulls),
+        label_unpulled=label_unpulled,
     )
 
 
-def view(session: Session, at: Point | None) -> schemas.View:
-    """Show labels and map at a point, by default at the project's own."""
+def view(session: Session, at: Point | None, *, pile: bool = True) -> schemas.View:
+    """Show labels and map at a point, by default at the project's own, with or without the help of the pile."""
     auto = at is None and session.state.point is None
     if session.hint is not None:
         return schemas.View(revision=session.revision, ready=False, hint=session.hint, auto=auto)
-    classifier = session.at(at)
+    classifier = session.at(at, pile=pile)
     own, found = session.classifier.calibrated, session.classifier.review
     used = classifier.unlabelled_use
-    labelled = zip(session.to_label, session.labels(classifier), strict=True)
+    scores = session.scores(classifier)
+    doubts, known = doubt(classifier.fitted.probabilities(scores.cosines)), scores.known.tolist()
+    labelled = zip(session.to_label, classifier.label_scores(scores), doubts.tolist(), known, strict=True)
+    below, chosen = (each.fitted.unknown_below for each in (classifier, session.taught.classifier))
+    off = session.state.reject is None
     return schemas.View(
         revision=session.revision,
         ready=True,
         auto=auto,
         alpha=own.alpha if auto else classifier.weights[0],
         beta=own.beta if auto else classifier.weights[1],
-        auto_point=schemas.PointShape(alpha=own.alpha, beta=own.beta),
+        auto_point=PointShape(alpha=own.alpha, beta=own.beta),
         relevance=own.relevance,
-        labels=[schemas.PhotoLabel(id=photo.id, **_label(label)) for photo, label in labelled],
+        labels=[
+            schemas.PhotoLabel(id=photo.id, **_label(label), doubt=doubtful, typicality=typical)
+            for photo, label, doubtful, typical in labelled
+        ],
+        order=session.asking_order(doubts) if at is None and pile else [],
+        unknown_below=None if off else below,
+        unknown_chosen=None if off else chosen if session.state.unknown_below is not None else below,
         pile=None if used is None else schemas.Pile(used=used, groups=classifier.groups),
         map=_map(session, classifier),
         duplicates=list(found.duplicates),
@@ -138,25 +206,40 @@ def view(session: Session, at: Point | None) -> schemas.View:
 
 def leave_one_out(session: Session, at: Point | None) -> schemas.LeaveOneOutShape:
     """Report how many examples are labelled correctly by all others."""
-    asked, right, possible = ([], [], 0) if session.hint else session.leave_one_out(at)
+    if session.hint is not None:
+        return schemas.LeaveOneOutShape(revision=session.revision, hint=session.hint)
+    left_out, found = session.leave_one_out(at)
+    classifier, n_asked = session.classifier, len(found)
+    right = found == left_out.labels
+    ids = {each.name: each.id for each in session.state.classes}
+    counts = np.zeros((len(classifier.classes),) * 2, dtype=np.int64)
+    np.add.at(counts, (left_out.labels, found), 1)
     return schemas.LeaveOneOutShape(
         revision=session.revision,
-        accuracy=sum(right) / len(right) if right else None,
-        right=sum(right),
-        asked=len(asked),
-        of=possible,
-        wrong=[identity for identity, is_right in zip(asked, right, strict=True) if not is_right],
-        hint=session.hint or (None if asked else "Add a second photo to a class to see how the others label it."),
+        accuracy=float(right.mean()) if n_asked else None,
+        right=int(right.sum()),
+        asked=n_asked,
+        of=left_out.n_possible,
+        sampled=n_asked < left_out.n_possible,
+        wrong=[classifier.examples[row].key for row in left_out.rows[~right]],
+        confusion=schemas.Confusion(classes=[ids[name] for name in classifier.classes], counts=counts.tolist()),
+        hint=None if n_asked else "Add a second photo to a class to see how the others label it.",
     )
 
 
 def labels_as_csv(session: Session) -> Response:
-    """Write the labels of a project's photos in the columns of p3dc predict."""
+    """Write the labels of all photos that were asked, in the columns of p3dc predict and who gave them."""
     written = io.StringIO()
     table = csv.writer(written, lineterminator="\n")
-    table.writerow(COLUMNS)
-    for photo, found in zip(session.to_label, session.labels(session.at(None)), strict=True):
-        table.writerow([_cell(each) for each in row(replace(found, key=photo.name))])
+    table.writerow([*COLUMNS, "by"])
+    asked = [photo for photo in session.state.photos if photo.asked]
+    labels = session.labels(session.at(None)) if session.to_label or not asked else []
+    found = dict(zip((photo.id for photo in session.to_label), labels, strict=True))
+    names = session.state.names
+    for photo in asked:
+        given = Prediction("", "" if photo.label is None else names[photo.label])
+        label, by = (found[photo.id], "classifier") if photo.id in found else (given, "user")
+        table.writerow([*map(_cell, row(replace(label, key=photo.name))), by])
     return download(written.getvalue(), "p3dc-labels.csv", "text/csv")
 
 
@@ -171,7 +254,17 @@ def picture(jpeg: bytes) -> Response:
 
 
 def _photos(photos: Iterable[Photo]) -> list[schemas.PhotoShape]:
-    return [schemas.PhotoShape(id=photo.id, name=photo.name, label=photo.label) for photo in photos]
+    return [
+        schemas.PhotoShape(
+            id=photo.id,
+            name=photo.name,
+            label=photo.label,
+            asked=photo.asked,
+            by=None if photo.label is None else "user",
+            key=photo.key,
+        )
+        for photo in photos
+    ]
 
 
 def _failures(failures: Iterable[FailedImage]) -> list[schemas.Failure]:

@@ -13,13 +13,14 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from p3dc.adaptive.settings import check_weights
 from p3dc.app.errors import NotFoundError
-from p3dc.app.http import responses, schemas
+from p3dc.app.http import bodies, responses, schemas
 from p3dc.app.http.errors import RequestError
+from p3dc.app.http.events import event_stream
 from p3dc.app.http.metrics import Metrics
 from p3dc.app.http.token import COOKIE, cookie_for, is_token
-from p3dc.app.http.uploads import FILE, IMAGES, Images
+from p3dc.app.http.uploads import FILE, IMAGES, Dropped, Images
 from p3dc.app.project import model_files
-from p3dc.app.project.state import State
+from p3dc.app.project.state import State, new_id
 from p3dc.app.service import Service
 from p3dc.classifier.leave_one_out import Point
 from p3dc.errors import InputError
@@ -82,7 +83,7 @@ def metrics(request: Request, service: Serving) -> Response:
 
 
 @api.post("/session", status_code=204, responses=errors())
-def session(body: schemas.Token, request: Request) -> Response:
+def session(body: bodies.Token, request: Request) -> Response:
     """Exchange the token for a cookie, for browsers."""
     token: str | None = request.app.state.token
     response = Response(status_code=204)
@@ -107,23 +108,23 @@ def classes(service: Serving) -> schemas.Classes:
 
 
 @api.post("/classes", status_code=201, responses=errors(404, 409))
-def make_class(body: schemas.NewClassBody, service: Serving) -> schemas.NewClass:
-    """Make a class without examples, or of photos of the project."""
-    made = []
+def make_class(body: bodies.NewClassBody, drop: Dropped, service: Serving) -> schemas.NewClass:
+    """Make a class without examples, or of photos of the project; in a drop, a class of that name may be there."""
+    identity, limits = new_id(), service.project.limits
 
     def make(state: State) -> State:
-        after, added = state.add_class(body.name, service.project.limits)
-        made.append(added)
-        for photo in body.photos:
-            after = after.move_photo(photo, added.id)
-        return after
+        known = state.class_named(body.name) if drop else None
+        if known is None:
+            state, known = state.add_class(body.name, limits, identity)
+        return state.move_photos(dict.fromkeys(body.photos, known.id))
 
-    revision = service.project.change(f"New class {_short(body.name)}", make)
-    return schemas.NewClass(revision=revision, id=made[0].id)
+    revision = service.project.change(f"New class {_short(body.name)}", make, drop=drop)
+    made = service.project.state.class_named(body.name) if drop else None
+    return schemas.NewClass(revision=revision, id=identity if made is None else made.id)
 
 
 @api.patch("/classes/{identity}", responses=errors(404, 409))
-def rename_class(identity: str, body: schemas.NewName, service: Serving) -> schemas.Changed:
+def rename_class(identity: str, body: bodies.NewName, service: Serving) -> schemas.Changed:
     """Rename a class."""
     old, limits = service.project.state.class_of(identity).name, service.project.limits
     return _change(service, f"Rename {_short(old)}", lambda state: state.rename_class(identity, body.name, limits))
@@ -137,15 +138,15 @@ def delete_class(identity: str, service: Serving) -> schemas.Changed:
 
 
 @api.post("/classes/{identity}/examples", status_code=201, responses=errors(404, 409, 415), openapi_extra=IMAGES)
-async def add_examples(identity: str, images: Images, service: Serving) -> schemas.Added:
+async def add_examples(identity: str, images: Images, drop: Dropped, service: Serving) -> schemas.Added:
     """Add examples to a class."""
-    return responses.added(*await service.add(images, identity))
+    return responses.added(*await service.add(images, identity, drop))
 
 
 @api.post("/photos", status_code=201, responses=errors(409, 415), openapi_extra=IMAGES)
-async def add_photos(images: Images, service: Serving) -> schemas.Added:
+async def add_photos(images: Images, drop: Dropped, service: Serving) -> schemas.Added:
     """Add photos to be labelled to the project."""
-    return responses.added(*await service.add(images, None))
+    return responses.added(*await service.add(images, None, drop))
 
 
 @api.delete("/photos", responses=errors())
@@ -154,8 +155,30 @@ def clear(service: Serving) -> schemas.Changed:
     return _change(service, "Clear photos", lambda state: state.clear())
 
 
+@api.patch("/photos", responses=errors(404, 409))
+def move_photos(body: bodies.Moves, service: Serving) -> schemas.MovedPhotos:
+    """Move many photos in one change, those without a class to a new one if it has a name."""
+    identity = None if body.new_class is None else new_id()
+
+    def make(state: State) -> State:
+        if body.new_class is not None:
+            state, _ = state.add_class(body.new_class, service.project.limits, identity)
+        return state.move_photos({move.id: move.label or identity for move in body.moves})
+
+    n_photos = len(body.moves)
+    title = f"Move {n_photos} photo{'s' * (n_photos != 1)}"
+    return schemas.MovedPhotos(revision=service.project.change(title, make), id=identity)
+
+
+@api.post("/deletions", responses=errors(404))
+def delete_photos(body: bodies.Deletions, service: Serving) -> schemas.Changed:
+    """Delete many photos in one change."""
+    title = f"Delete {len(body.ids)} photo{'s' * (len(body.ids) != 1)}"
+    return _change(service, title, lambda state: state.delete_photos(body.ids))
+
+
 @api.patch("/photos/{identity}", responses=errors(404))
-def change_photo(identity: str, body: schemas.PhotoChange, service: Serving) -> schemas.Changed:
+def change_photo(identity: str, body: bodies.PhotoChange, service: Serving) -> schemas.Changed:
     """Move a photo to a class or back to those to be labelled, rename it, or both."""
     if not body.model_fields_set:
         raise InputError("Nothing is to be changed. Give a class, a name, or both.")
@@ -163,7 +186,7 @@ def change_photo(identity: str, body: schemas.PhotoChange, service: Serving) -> 
 
     def change(state: State) -> State:
         if "label" in body.model_fields_set:
-            state = state.move_photo(identity, body.label)
+            state = state.move_photos({identity: body.label})
         return state if body.name is None else state.rename_photo(identity, body.name, service.project.limits)
 
     verb = "Move" if "label" in body.model_fields_set else "Rename"
@@ -174,7 +197,7 @@ def change_photo(identity: str, body: schemas.PhotoChange, service: Serving) -> 
 def delete_photo(identity: str, service: Serving) -> schemas.Changed:
     """Delete a photo, whether it is an example or to be labelled."""
     name = service.project.state.photo(identity).name
-    return _change(service, f"Delete {_short(name)}", lambda state: state.delete_photo(identity))
+    return _change(service, f"Delete {_short(name)}", lambda state: state.delete_photos([identity]))
 
 
 @api.get("/photos/{identity}/thumbnail", response_class=Response, responses={**content("image/jpeg"), **errors(404)})
@@ -184,6 +207,40 @@ def thumbnail(identity: str, service: Serving) -> Response:
     if identity not in pictures:  # that of a deleted photo is there as long as undo can bring the photo back
         raise NotFoundError("photo", identity)
     return responses.picture(pictures[identity].thumbnail)
+
+
+@api.get("/photos/{identity}/original", response_class=Response, responses={**content("image/*"), **errors(404)})
+def original(identity: str, service: Serving) -> Response:
+    """Return a photo as it was sent, where it was kept."""
+    path = service.project.originals.path(identity)
+    if path is None:
+        raise NotFoundError("original of photo", identity)
+    return responses.original(path)
+
+
+@api.put("/originals", responses=errors(409))
+def keep_originals(body: bodies.Keep, service: Serving) -> schemas.Changed:
+    """Keep photos as they are sent from now on, or delete those that were kept."""
+    return schemas.Changed(revision=service.project.keep_originals(body.keep))
+
+
+@api.get("/archive", response_class=Response, responses={**content("application/zip"), **errors(409)})
+def archive(service: Serving) -> Response:
+    """Return a zip of all photos that were kept, in folders by their labels."""
+    return responses.archive(service.session(), service.project.originals)
+
+
+@api.get("/projects", responses=errors())
+def projects(service: Serving) -> schemas.Projects:
+    """List the projects."""
+    return responses.projects(service)
+
+
+@api.post("/projects", responses=errors(409))
+def open_project(body: bodies.ProjectName, service: Serving) -> schemas.OpenedProject:
+    """Open another project, or make it; everything else then belongs to it."""
+    opened = service.open(body.name)
+    return schemas.OpenedProject(revision=opened.revision, open=opened.name)
 
 
 @api.get(
@@ -213,7 +270,8 @@ def explanation(identity: str, at: At, service: Serving) -> schemas.ExplanationS
         found = replace(found, prediction=replace(label, key=photo.name))
     row = next((i for i, example in enumerate(classifier.examples) if example.key == identity), None)
     own_pulls = None if row is None else base_classes(classifier, [row])[0]
-    return responses.explanation(current, classifier, found, identity, own_pulls)
+    unpulled = current.label_unpulled(classifier, picture.features)
+    return responses.explanation(current, classifier, found, unpulled, identity, own_pulls)
 
 
 @api.post("/classify", responses=errors(409, 415), openapi_extra=IMAGES)
@@ -224,7 +282,7 @@ async def classify(images: Images, service: Serving) -> schemas.Labels:
     def label() -> list[Prediction]:
         return service.session().at(None).label(np.stack([picture.features for _, picture in usable]))
 
-    return responses.labels((name for name, _ in usable), await asyncio.to_thread(label), failures)
+    return responses.labels((upload.name for upload, _ in usable), await asyncio.to_thread(label), failures)
 
 
 @api.post("/explain", responses=errors(409, 415), openapi_extra=IMAGES)
@@ -232,21 +290,24 @@ async def explain(images: Images, at: At, service: Serving) -> schemas.Explanati
     """Explain why an image has its label, without storing it."""
     if len(images) != 1:
         raise InputError(f"There are {len(images)} images in the request. Send one.")
-    ((name, picture),), _ = await service.embed(images, thumbnails=False)
+    ((upload, picture),), _ = await service.embed(images, thumbnails=False)
 
     def explained() -> schemas.ExplanationShape:
         current = service.session()
         classifier = current.at(at)
-        found = explain_features(classifier, picture.features, name, picture.thumbnail)
-        return responses.explanation(current, classifier, found)
+        found = explain_features(classifier, picture.features, upload.name, picture.thumbnail)
+        return responses.explanation(current, classifier, found, current.label_unpulled(classifier, picture.features))
 
     return await asyncio.to_thread(explained)
 
 
 @api.get("/view", responses=errors())
-def view(at: At, service: Serving) -> schemas.View:
-    """Return labels and map at a point, by default at the project's own."""
-    return responses.view(service.session(), at)
+def view(at: At, service: Serving, pile: bool = True) -> schemas.View:
+    """Return labels and map at a point, by default at the project's own.
+
+    Without the pile, labels are those by the examples alone, which takes less time.
+    """
+    return responses.view(service.session(), at, pile=pile)
 
 
 @api.get("/leave-one-out", responses=errors())
@@ -256,7 +317,7 @@ def leave_one_out(at: At, service: Serving) -> schemas.LeaveOneOutShape:
 
 
 @api.put("/point", responses=errors())
-def set_point(body: schemas.PointShape, service: Serving) -> schemas.Changed:
+def set_point(body: bodies.PointShape, service: Serving) -> schemas.Changed:
     """Set α and β."""
     return _change(service, f"α {body.alpha:.2f}, β {body.beta:.2f}", lambda state: state.at((body.alpha, body.beta)))
 
@@ -265,6 +326,19 @@ def set_point(body: schemas.PointShape, service: Serving) -> schemas.Changed:
 def choose_point(service: Serving) -> schemas.Changed:
     """Let the software choose α and β for the task."""
     return _change(service, "Back to auto", lambda state: state.at(None))
+
+
+@api.put("/unknown", responses=errors(409))
+def set_threshold(body: bodies.Threshold, service: Serving) -> schemas.Changed:
+    """Set from what typicality on a photo belongs to one of the classes, or let the software choose."""
+    title = "Threshold back to auto" if body.below is None else f"Unknown below {body.below:.2f}"
+    return _change(service, title, lambda state: state.with_threshold(body.below))
+
+
+@api.get("/events", response_class=Response, responses={**content("text/event-stream"), **errors()})
+async def events(request: Request, service: Serving) -> Response:
+    """Send the revision of the project now and after each change, as server-sent events."""
+    return event_stream(service, request.app.state.limits.listeners)
 
 
 @api.post("/undo", responses=errors(409))

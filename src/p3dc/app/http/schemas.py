@@ -1,49 +1,11 @@
-"""The shapes of requests and responses."""
+"""The shapes of responses."""
 
-from typing import Annotated
+from datetime import datetime
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-Weight = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Name = Annotated[str, Field(max_length=1000)]
-
-
-class Shape(BaseModel):
-    """A request; unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class PointShape(Shape):
-    """α and β: none below 0, together at most 1."""
-
-    alpha: Weight
-    beta: Weight
-
-
-class NewName(Shape):
-    """A name for a class."""
-
-    name: Name
-
-
-class PhotoChange(Shape):
-    """A class to move a photo to, null for those to be labelled; or a new name; or both."""
-
-    label: str | None = Field(default=None, alias="class")
-    name: Name | None = None
-
-
-class NewClassBody(NewName):
-    """A name for a class, and the ids of photos that become its examples."""
-
-    photos: list[str] = []
-
-
-class Token(Shape):
-    """The token that the server was started with."""
-
-    token: Annotated[str, Field(max_length=1000)]
+from p3dc.app.http.bodies import PointShape
 
 
 class ErrorShape(BaseModel):
@@ -72,6 +34,12 @@ class NewClass(Changed):
     id: str
 
 
+class MovedPhotos(Changed):
+    """The class that was made, if any."""
+
+    id: str | None
+
+
 class ClassShape(BaseModel):
     """A class."""
 
@@ -80,11 +48,17 @@ class ClassShape(BaseModel):
 
 
 class PhotoShape(BaseModel):
-    """A photo; its class is null if it is to be labelled."""
+    """A photo; its class is null if it is to be labelled.
+
+    ``asked`` says whether it was ever to be labelled, ``by`` who gave its class, ``key`` its place in its drop.
+    """
 
     id: str
     name: str
     label: str | None = Field(serialization_alias="class")
+    asked: bool
+    by: Literal["user"] | None
+    key: str
 
 
 class Failure(BaseModel):
@@ -124,16 +98,53 @@ class LimitsShape(BaseModel):
     name: int
 
 
-class ProjectShape(Changed):
-    """A whole project but its pictures."""
+class OriginalsShape(BaseModel):
+    """Whether photos are kept as they are sent, and how many are."""
 
+    keep: bool
+    photos: int
+
+
+class ProjectEntry(BaseModel):
+    """A project; counts are null where another process has it open."""
+
+    name: str
+    photos: int | None
+    classes: int | None
+    changed: datetime
+
+
+class Projects(BaseModel):
+    """The projects of a folder; null where the server was started for one project."""
+
+    folder: str | None
+    open: str
+    projects: list[ProjectEntry]
+
+
+class OpenedProject(Changed):
+    """The project that is open now."""
+
+    open: str
+
+
+class ProjectShape(Changed):
+    """A whole project but its pictures.
+
+    Its priors are those of its "backbone", "none", the "drawn birds" of the example set, or its "own".
+    """
+
+    name: str
     kept_in: str | None
     backbone: str
     n_base_classes: int
+    priors: str
     reject: float | None
+    unknown_below: float | None
     point: PointShape | None
     classes: list[ClassShape]
     photos: list[PhotoShape]
+    originals: OriginalsShape
     undo: str | None
     redo: str | None
     limits: LimitsShape
@@ -163,9 +174,15 @@ class Labels(BaseModel):
 
 
 class PhotoLabel(Label):
-    """The label of a photo of the project."""
+    """The label of a photo of the project.
+
+    ``doubt`` is 1 minus the distance between the two largest probabilities; a photo whose ``typicality`` is below the
+    threshold is unknown.
+    """
 
     id: str
+    doubt: float
+    typicality: float
 
 
 class CentralPhoto(BaseModel):
@@ -201,7 +218,7 @@ class ClassCosine(BaseModel):
 
 
 class ExplanationShape(NamedLabel):
-    """Why an image has its label."""
+    """Why an image has its label, and which it would have at α = β = 0; null where base classes do not pull."""
 
     alpha: float
     beta: float
@@ -209,6 +226,7 @@ class ExplanationShape(NamedLabel):
     cosines: list[ClassCosine]
     neighbours: list[NeighbourShape]
     base_classes: list[Pull] | None
+    label_unpulled: str | None
 
 
 Place = tuple[float, float]
@@ -264,7 +282,11 @@ class Pile(BaseModel):
 
 
 class View(Changed):
-    """Labels and map at a point."""
+    """Labels and map at a point.
+
+    ``order`` lists the photos to be labelled, those whose label would teach most first. It is empty where the point or
+    the help of the pile was chosen by the request.
+    """
 
     ready: bool
     hint: str | None = None
@@ -274,21 +296,33 @@ class View(Changed):
     auto_point: PointShape | None = None
     relevance: float | None = None
     labels: list[PhotoLabel] = []
+    order: list[str] = []
+    unknown_below: float | None = None
+    unknown_chosen: float | None = None
     pile: Pile | None = None
     map: MapShape | None = None
     duplicates: list[tuple[str, str]] = []
     misfiled: list[Misfiled] = []
 
 
-class LeaveOneOutShape(Changed):
-    """How many examples are labelled correctly by all others."""
+class Confusion(BaseModel):
+    """Examples of each class, in rows, by the class that the others gave them, in columns."""
 
-    accuracy: float | None
-    right: int
-    asked: int
-    of: int
-    wrong: list[str]
-    hint: str | None
+    classes: list[str] = []
+    counts: list[list[int]] = []
+
+
+class LeaveOneOutShape(Changed):
+    """How many examples are labelled correctly by all others; ``asked`` of the ``of`` that can be, where sampled."""
+
+    accuracy: float | None = None
+    right: int = 0
+    asked: int = 0
+    of: int = 0
+    sampled: bool = False
+    wrong: list[str] = []
+    confusion: Confusion = Confusion()
+    hint: str | None = None
 
 
 class Health(BaseModel):

@@ -14,16 +14,22 @@ from p3dc.app.http.limits import RequestLimits
 from p3dc.app.http.metrics import Metrics
 from p3dc.app.http.routes import api
 from p3dc.app.http.uploads import most_bytes
+from p3dc.app.project.library import Library
 from p3dc.app.project.project import Project
 from p3dc.app.service import Service
 
 PAGE = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
-def make_app(project: Project, limits: RequestLimits | None = None, token: str | None = None) -> Guard:
+def make_app(
+    project: Project,
+    limits: RequestLimits | None = None,
+    token: str | None = None,
+    library: Library | None = None,
+) -> Guard:
     """Build the application; every request but those for the page must carry the token, if there is one."""
     limits = limits or RequestLimits()
-    service, metrics = Service(project, limits.pixels), Metrics()
+    service, metrics = Service(project, limits.pixels, library), Metrics()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

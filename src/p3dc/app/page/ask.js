@@ -1,107 +1,119 @@
-/** Part 2: photos to be labelled, and their labels. */
+/** Part 2: photos to be labelled, and the grid of their labels. */
 
 import { openCamera } from "./camera.js";
-import { button, count, find, h, icon, keyed, percent, percentInWords, set } from "./dom.js";
-import { draggable, droppable } from "./drop.js";
-import { saveAs } from "./files.js";
-import { deletePhoto, offerUndo, openMenu, placesFor } from "./menus.js";
+import { choiceButton, openChoice } from "./choose.js";
+import { button, count, find, h, icon, keyed, set } from "./dom.js";
+import { droppable } from "./drop.js";
+import { photoOf, photosOf } from "./lookup.js";
+import { acceptPhotos, deletePhotos, offerUndo } from "./moves.js";
 import { announce } from "./notices.js";
+import { pictureOf } from "./pictures.js";
+import { inWords, makeResult } from "./results.js";
+import { focusCurrent, keepingFocus, listenInGrid, selectAll, selection, selectNone, takeList } from "./selection.js";
 import * as service from "./service.js";
-import { act, colourNamed, photosOf, shownView, state } from "./store.js";
-import { onTheirWay, placeholders, upload } from "./uploads.js";
-import { openWhy } from "./why.js";
+import { asked, choice, FILTERS, listed, SORTS } from "./sorting.js";
+import { act, state } from "./store.js";
+import { placeholders, upload } from "./uploads.js";
 
-function makeResult({ id }) {
-  let photo;
-  const image = h("img", { src: service.thumbnail(id), alt: "", loading: "lazy", draggable: "false" });
-  const label = h("strong", { "data-test": "label" });
-  const probability = h("span", { class: "probability", "data-test": "probability" });
-  const fill = h("span", { class: "fill" });
-  const bar = h("span", { class: "bar-track", "aria-hidden": "true" }, fill);
-  const runnerUp = h("span", { class: "runner-up", "data-test": "runner-up" });
-  const name = h("span", { class: "file" });
-  const line = (...parts) => h("span", { class: "verdict-line" }, ...parts);
-  const verdict = h("span", { class: "verdict" }, line(label, probability), bar, line(runnerUp, name));
-  const open = button("result-open", "why", () => openWhy(id), image, verdict);
-  const sayWhat = () => openMenu(correct, "This is …", ["This is …", ...placesFor(photo)]);
-  const correct = button("button small", "correct", sayWhat, "This is …");
-  set(correct, { "aria-haspopup": "menu", title: "Say what it is, and it is taught" });
-  const remove = button("tool", "delete-photo", () => deletePhoto(photo), icon("close"));
-  const tools = h("span", { class: "result-tools" }, remove, correct);
-  const node = h("li", { class: "card result", "data-test": "result", "data-photo": id }, open, tools);
-  draggable(node, id);
-  node.addEventListener("keydown", ({ key }) => {
-    if (key === "Delete") deletePhoto(photo);
-  });
-
-  const update = (latest) => {
-    photo = latest;
-    const found = shownView()?.labels.find((one) => one.id === id);
-    node.className = `card result ${found ? (found.unknown ? "c-none" : colourNamed(found.label)) : "waiting c-none"}`;
-    node.dataset.unknown = Boolean(found?.unknown);
-    label.textContent = found?.label ?? (state.view?.ready === false ? "No label yet" : "Looking …");
-    probability.textContent = found && !found.unknown ? percent(found.probability) : "";
-    fill.style.width = found && !found.unknown ? `${100 * found.probability}%` : "0";
-    runnerUp.textContent = found ? afterThat(found) : "";
-    name.textContent = photo.name;
-    open.setAttribute("aria-label", `${photo.name}: ${found ? inWords(found) : "no label yet"}. Why?`);
-    correct.hidden = !state.project.classes.length;
-    correct.setAttribute("aria-label", `Say what ${photo.name} is`);
-    remove.setAttribute("aria-label", `Delete ${photo.name}`);
-  };
-  return { node, update };
-}
-
-function afterThat({ unknown, runner_up: name, runner_up_probability: share }) {
-  if (!name) return "";
-  return unknown ? `likeliest ${name}, ${percent(share)}` : `then ${name}, ${percent(share)}`;
-}
-
-function inWords(found) {
-  const verdict = found.unknown ? "unknown" : `${found.label}, ${percentInWords(found.probability)}`;
-  return `${verdict}, ${afterThat(found)}`;
-}
-
-const makePlaceholder = () => ({
-  node: h("li", { class: "card result coming", "aria-hidden": "true" },
-    h("span", { class: "tile coming" }), h("span", { class: "coming-lines" })),
+const makePlaceholder = ({ coming: { name, file } }) => ({
+  node: h("div", { class: "card result coming", role: "row", title: name },
+    h("div", { class: "shot", role: "gridcell" }, pictureOf(file)),
+    h("div", { class: "verdict", role: "gridcell" }, h("strong", {}, "On its way …"), h("span", { class: "unseen" }, name))),
   update: () => {},
 });
 
 export function showResults() {
-  const photos = photosOf(null).reverse();
-  const coming = onTheirWay(null);
+  const photos = asked();
+  const coming = placeholders(null);
+  const shown = listed(photos);
+  const there = photos.length + coming.length > 0;
   find("hint").hidden = !state.view?.hint;
   find("hint").textContent = state.view?.hint ?? "";
-  find("results-head").hidden = !photos.length && !coming;
-  find("results-title").textContent = coming ? `${coming} on the way` : count(photos.length, "photo");
-  find("export-csv").disabled = !state.view?.ready;
-  const make = (photo) => (photo.coming ? makePlaceholder() : makeResult(photo));
-  keyed(find("results"), [...placeholders(coming), ...photos], make);
+  find("asking").classList.toggle("compact", there);
+  find("results-head").hidden = !there;
+  find("results-title").textContent = titleOf(photos.length, shown.length);
+  find("clear").disabled = !photosOf(null).length;
+  showFilters();
+
+  takeList(shown.map(({ id }) => id));
+  const make = (photo) => (photo.coming ? makePlaceholder(photo) : makeResult(photo));
+  keepingFocus(() => keyed(find("results"), [...shown, ...coming], make));
+  find("results-none").hidden = !photos.length || find("results").childElementCount > 0;
+  showSelection();
   announceNew();
+}
+
+function titleOf(all, shown) {
+  if (!all) return "On their way";
+  return shown === all ? count(all, "photo") : `${shown.toLocaleString("en")} of ${count(all, "photo")}`;
+}
+
+let filtersDrawn = "";
+
+/** The filters: each class is one, after those that are always there. */
+function showFilters() {
+  const options = [
+    ...Object.entries(FILTERS),
+    ...state.project.classes.map(({ id, name }) => [id, name]),
+  ];
+  const drawn = JSON.stringify(options);
+  if (drawn === filtersDrawn) return;
+  filtersDrawn = drawn;
+  if (!options.some(([value]) => value === choice.filter)) choice.filter = "waiting";
+  find("filter").replaceChildren(...options.map(([value, text]) => h("option", { value }, text)));
+  find("filter").value = choice.filter;
+}
+
+const bulk = {
+  words: h("strong", { id: "selected", "data-test": "selected" }),
+  accept: button("button small primary", "accept-selected", () => acceptPhotos(selection()), icon("check"), "Accept"),
+  choose: choiceButton("button small", "choose-selected", () => openChoice(bulk.choose, selection())),
+  remove: button("button small danger", "delete-selected", () => deletePhotos(selection()), icon("trash"), "Delete"),
+  all: button("button small", "select-all", () => selectAll(), "Select all"),
+  none: button("tool", "select-none", () => selectNone(), icon("close")),
+};
+
+function showSelection() {
+  const n = selection().length;
+  const leaving = n === 0 && find("results-bulk").contains(document.activeElement);
+  find("results-bulk").hidden = n === 0;
+  find("results-tools").hidden = n > 0;
+  find("results-title").classList.toggle("unseen", n > 0);
+  bulk.words.textContent = `${n.toLocaleString("en")} selected`;
+  if (leaving) focusCurrent(); // or keys would go nowhere
 }
 
 let known = null;
 
 /** Announce the labels of photos that had none before. */
 function announceNew() {
-  if (!state.view) return;
-  const fresh = known && state.view.labels.filter(({ id }) => !known.has(id));
+  if (!state.view || state.preview) return;
+  const fresh = known && state.view.labels.filter(({ id }) => !known.has(id) && photoOf(id));
   known = new Set(state.view.labels.map(({ id }) => id));
   if (!fresh?.length) return;
-  const names = new Map(state.project.photos.map(({ id, name }) => [id, name]));
-  const first = fresh.slice(0, 3).map((found) => `${names.get(found.id)}: ${inWords(found)}`);
+  const first = fresh.slice(0, 3).map((found) => `${photoOf(found.id).name}: ${inWords(found)}`);
   announce(`${count(fresh.length, "new label")}. ${first.join(". ")}`);
+}
+
+function choose(name) {
+  find(name).addEventListener("change", ({ target }) => {
+    choice[name] = target.value;
+    showResults();
+  });
 }
 
 export function listenInAsk() {
   droppable(find("ask"), null);
+  find("sort").replaceChildren(...Object.entries(SORTS).map(([value, text]) => h("option", { value }, text)));
+  choose("sort");
+  choose("filter");
+  find("results-bulk").append(bulk.words, bulk.accept, bulk.choose, bulk.remove, bulk.all, set(bulk.none, { "aria-label": "Select none" }));
+  listenInGrid(showResults);
   find("ask-input").addEventListener("change", ({ target }) => {
     upload(null, [...target.files]);
     target.value = "";
   });
   find("ask-camera").addEventListener("click", () => openCamera(null));
-  find("export-csv").addEventListener("click", () => saveAs("p3dc-labels.csv", service.getLabels));
   find("clear").addEventListener("click", async () => {
     const n = photosOf(null).length;
     if (await act(service.clearPhotos)) offerUndo(`${count(n, "photo")} cleared.`);

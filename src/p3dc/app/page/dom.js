@@ -7,9 +7,14 @@ export function set(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value === null || value === undefined || value === false) element.removeAttribute(name);
-    else element.setAttribute(name, value === true ? "" : value);
+    else setIfOther(element, name, value === true ? "" : String(value));
   }
   return element;
+}
+
+/** An attribute that is set again, even to the same value, costs a new layout. */
+function setIfOther(element, name, value) {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
 /** An HTML element: `h("button", {class: "small", onclick: close}, icon("close"), "Close")`. */

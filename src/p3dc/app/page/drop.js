@@ -1,25 +1,18 @@
-/** Dropping and pasting: files from outside, and photos from one class to another. */
+/** Dropping, choosing and pasting: a drop on a class teaches it, any other is to be labelled. */
 
-import { changePhoto } from "./service.js";
-import { act, state } from "./store.js";
-import { upload } from "./uploads.js";
+import { count, find } from "./dom.js";
+import { carriesPhotos, photosDragged } from "./dragging.js";
+import { filesOf, filesOfFolder, inClassFolders } from "./folders.js";
+import { movePhotos } from "./moves.js";
+import { ask } from "./question.js";
+import { add, upload } from "./uploads.js";
 
-const PHOTO = "application/x-p3dc-photo";
-
-/** Make an element's photo draggable. */
-export function draggable(element, id) {
-  element.draggable = true;
-  element.addEventListener("dragstart", (event) => {
-    event.dataTransfer.setData(PHOTO, id);
-    event.dataTransfer.effectAllowed = "move";
-  });
-}
+const carriesFiles = ({ types }) => types.includes("Files");
 
 /** Let `element` take files and photos for a class, or to be labelled where `classId` is null. */
 export function droppable(element, classId) {
   const over = (event) => {
-    const { types } = event.dataTransfer;
-    if (!types.includes("Files") && !types.includes(PHOTO)) return;
+    if (!carriesFiles(event.dataTransfer) && !carriesPhotos(event.dataTransfer)) return;
     event.preventDefault();
     element.classList.add("over");
   };
@@ -28,48 +21,70 @@ export function droppable(element, classId) {
   element.addEventListener("dragleave", (event) => {
     if (!element.contains(event.relatedTarget)) element.classList.remove("over");
   });
-  element.addEventListener("drop", async (event) => {
+  element.addEventListener("drop", (event) => {
     event.preventDefault();
     element.classList.remove("over");
-    const id = event.dataTransfer.getData(PHOTO);
-    const photo = state.project.photos.find((one) => one.id === id);
-    if (!id) upload(classId, await filesOf(event.dataTransfer));
-    else if (photo && photo.class !== classId) act(() => changePhoto(id, { class: classId }));
+    if (carriesPhotos(event.dataTransfer)) movePhotos(photosDragged(event.dataTransfer), classId);
+    else takeDrop(event.dataTransfer, classId);
   });
 }
 
-/** The files of a drop, including those in dropped folders. */
-async function filesOf({ items }) {
-  const files = [...items].filter(({ kind }) => kind === "file");
-  const entries = files.map((item) => item.webkitGetAsEntry() ?? item.getAsFile());
-  return (await Promise.all(entries.map(filesIn))).flat();
+async function takeDrop(transfer, classId) {
+  const found = await filesOf(transfer);
+  if (classId === null) take(found);
+  else add(found.map((photo) => ({ ...photo, class: classId })));
 }
 
-async function filesIn(entry) {
-  if (entry instanceof File) return [entry];
-  if (entry.isFile) return [await new Promise((take, fail) => entry.file(take, fail))];
-  const reader = entry.createReader();
-  const found = [];
-  for (;;) {
-    const some = await new Promise((take, fail) => reader.readEntries(take, fail)); // at most 100 a call
-    if (!some.length) return (await Promise.all(found.map(filesIn))).flat();
-    found.push(...some.filter(({ name }) => !name.startsWith(".")));
-  }
+/** Take photos that were given to no class; ask first if class folders of them could be taught. */
+async function take(found) {
+  const sorted = inClassFolders(found);
+  const folders = new Set(sorted?.map(({ folder }) => folder));
+  const goal = sorted ? await askWhatFor(sorted.length, [...folders]) : "label";
+  if (goal) add(goal === "teach" ? sorted : found);
 }
 
-/** Elsewhere a drop does nothing; a pasted picture joins the photos to be labelled. */
+function askWhatFor(n, folders) {
+  const more = folders.length > 4 ? ` and ${folders.length - 4} more` : "";
+  const first = folders.slice(0, 4).join(", ") + more;
+  return ask(`Teach these as ${folders.length} classes?`, [`${count(n, "photo")} in ${folders.length} folders: ${first}.`], [
+    { text: `Teach ${folders.length} classes`, value: "teach" },
+    { text: "Label them all", value: "label" },
+    { text: "Cancel", value: null },
+  ]);
+}
+
+/** The part of the page that lights up while files are over no class. */
+const elsewhere = () => (find("start").hidden ? find("asking") : find("start"));
+
+/** Wherever else files are dropped, and when a picture is pasted or a folder chosen, photos are to be labelled. */
 export function listenEverywhere() {
-  for (const kind of ["dragover", "drop"]) {
-    window.addEventListener(kind, (event) => {
-      if (event.defaultPrevented) return;
-      event.preventDefault();
-      event.dataTransfer.dropEffect = "none";
-    });
-  }
+  const dark = () => [find("asking"), find("start")].forEach((part) => part.classList.remove("over"));
+  window.addEventListener("dragover", (event) => {
+    if (event.defaultPrevented) return dark();
+    event.preventDefault();
+    const taken = carriesFiles(event.dataTransfer) && !document.querySelector("dialog[open]");
+    event.dataTransfer.dropEffect = taken ? "copy" : "none";
+    if (taken) elsewhere().classList.add("over");
+  });
+  window.addEventListener("dragleave", (event) => {
+    if (!event.relatedTarget) dark();
+  });
+  window.addEventListener("drop", (event) => {
+    dark();
+    if (event.defaultPrevented) return;
+    event.preventDefault();
+    if (carriesFiles(event.dataTransfer) && !document.querySelector("dialog[open]")) takeDrop(event.dataTransfer, null);
+  });
   window.addEventListener("paste", (event) => {
     const files = [...event.clipboardData.files];
     if (!files.length) return;
     event.preventDefault();
     upload(null, files);
   });
+  for (const input of document.querySelectorAll("input[webkitdirectory]")) {
+    input.addEventListener("change", () => {
+      take(filesOfFolder(input.files));
+      input.value = "";
+    });
+  }
 }

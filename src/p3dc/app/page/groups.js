@@ -1,6 +1,7 @@
 /** How the photos to be labelled helped, and groups of them that wait for a name. */
 
 import { button, count, find, h, keyed, percentInWords } from "./dom.js";
+import { photoOf } from "./lookup.js";
 import { announce } from "./notices.js";
 import { createClass, thumbnail } from "./service.js";
 import { act, shownView, state } from "./store.js";
@@ -36,8 +37,7 @@ function makeGroup({ id }) {
 function makeThumbnail({ id }) {
   const open = button("tile-open", "group-photo", () => openWhy(id), h("img", { src: thumbnail(id), alt: "", loading: "lazy" }));
   const update = () => {
-    const photo = state.project.photos.find((known) => known.id === id);
-    open.setAttribute("aria-label", `Why ${photo?.name ?? "this photo"}?`);
+    open.setAttribute("aria-label", `Why ${photoOf(id)?.name ?? "this photo"}?`);
   };
   return { node: h("li", {}, open), update };
 }

@@ -28,27 +28,44 @@ function overlap(a, b) {
   return width > 0 && height > 0 ? width * height : 0;
 }
 
+const covered = (box, others) => others.reduce((sum, other) => sum + overlap(box, other), 0);
+
+const around = (boxes) => ({
+  left: Math.min(...boxes.map(({ left }) => left)),
+  right: Math.max(...boxes.map(({ right }) => right)),
+  top: Math.min(...boxes.map(({ top }) => top)),
+  bottom: Math.max(...boxes.map(({ bottom }) => bottom)),
+});
+
+const area = ({ left, right, top, bottom }) => (right - left) * (bottom - top);
+
+/** A name that other names and classes would cover to this share is left out until its class is pointed at. */
+const CROWDED = 0.1;
+
 const last = new Map();
 
 /**
  * Choose the position `at` of the name of each item, `{id, place, name}`, without covering `points`.
- * The last position is kept unless another is clearly better, so that names stand still while points move.
+ * A name without room is `crowded`. The last position is kept unless another is clearly better, so that names stand still while points move.
  */
 export function placeLabels(items, points, width, height) {
   const taken = items.map(({ place: [x, y] }) => ({ left: x - 8, right: x + 8, top: y - 8, bottom: y + 8 }));
   const small = points.map(([x, y]) => ({ left: x - 4, right: x + 4, top: y - 4, bottom: y + 4 }));
   items.forEach((item, own) => {
-    const costs = WAYS.map((way) => {
-      const box = boxOf(item.place, way, item.name);
+    const boxes = WAYS.map((way) => boxOf(item.place, way, item.name));
+    const reach = around(boxes);
+    const others = taken.filter((other, i) => i !== own && overlap(reach, other) > 0);
+    const dots = small.filter((dot) => overlap(reach, dot) > 0);
+    const costs = boxes.map((box) => {
       const outside = Math.max(0, -box.left, box.right - width, -box.top, box.bottom - height);
-      const names = taken.reduce((sum, other, i) => sum + (i === own ? 0 : overlap(box, other)), 0);
-      return 1000 * outside + 3 * names + small.reduce((sum, other) => sum + overlap(box, other), 0);
+      return 1000 * outside + 3 * covered(box, others) + covered(box, dots);
     });
     const before = last.get(item.id);
     const best = costs.indexOf(Math.min(...costs));
     const chosen = before !== undefined && costs[before] < costs[best] + 60 ? before : best;
     last.set(item.id, chosen);
     item.at = WAYS[chosen];
-    taken.push(boxOf(item.place, item.at, item.name));
+    item.crowded = covered(boxes[chosen], others) > CROWDED * area(boxes[chosen]);
+    if (!item.crowded) taken.push(boxes[chosen]);
   });
 }

@@ -1,19 +1,28 @@
 /** Puts the parts together: what is shown when, the header, and keys that work everywhere. */
 
 import { listenInAsk, showResults } from "./ask.js";
+import { addColours } from "./colours.js";
 import { find, set } from "./dom.js";
 import { listenEverywhere } from "./drop.js";
-import { listenForFiles } from "./files.js";
+import { listenForChanges } from "./events.js";
+import { listenForFiles, showFiles } from "./files.js";
 import { showGroups } from "./groups.js";
+import { listenForHelp } from "./keys.js";
 import { listenForLight } from "./light.js";
 import { listenInMap, showMap } from "./map.js";
 import { listenInMenu } from "./menus.js";
 import { keep } from "./moving.js";
+import { listenForPictures } from "./pictures.js";
+import { listenInProjects, showProject } from "./projects.js";
+import { listenForCancel, showSending } from "./sending.js";
 import * as service from "./service.js";
-import { act, refresh, report, state, watch } from "./store.js";
+import { act, areSending, refresh, report, shownView, state, watch, watchOnly } from "./store.js";
 import { listenInTeach, showClasses } from "./teach.js";
 import { authorise } from "./token.js";
 import { listenInTriangle, showTriangle } from "./triangle.js";
+import { listenForUnknown, showUnknown } from "./unknown.js";
+import { listenForUploads } from "./uploads.js";
+import { listenInWhy } from "./why.js";
 
 let started = false;
 
@@ -34,17 +43,15 @@ function showHeader() {
     find(name).title = title === null ? `Nothing to ${name}` : `${word}: ${title}`;
     find(name).setAttribute("aria-label", title === null ? word : `${word}: ${title}`);
   }
-  find("save-model").disabled = !state.view?.ready;
 }
 
 function showFoot() {
-  const { kept_in: folder, backbone, n_base_classes: n } = state.project;
+  const { kept_in: folder, backbone, n_base_classes: n, priors } = state.project;
   find("kept").textContent = folder
     ? `Kept in ${folder}`
-    : "This project lives in memory only: it is gone when the service stops. " +
-      "To keep it, save the model, or start with p3dc serve --project FOLDER.";
-  const base = n ? n.toLocaleString("en") : "no";
-  find("about").textContent = `${backbone}, ${base} base classes. Photos stay on the machine that runs p3dc.`;
+    : "This project lives in memory only: it is gone when the service stops.";
+  const base = priors === "drawn birds" ? `${n} other drawn birds as base classes` : `${n ? n.toLocaleString("en") : "no"} base classes`;
+  find("about").textContent = `${backbone}, ${base}. Photos stay on the machine that runs p3dc.`;
 }
 
 function begin() {
@@ -63,7 +70,7 @@ async function loadExampleSet() {
   pressed.textContent = words;
   if (!loaded) return;
   if (find("ask").getBoundingClientRect().top > innerHeight / 2) find("results-head").scrollIntoView();
-  find("results").querySelector("button")?.focus({ preventScroll: true });
+  find("results").querySelector('[tabindex="0"]')?.focus({ preventScroll: true });
 }
 
 function listenToKeys() {
@@ -89,9 +96,16 @@ function followScrolling() {
   for (const id of links.keys()) seen.observe(find(id));
 }
 
+addColours();
 service.onUnauthorised(authorise);
-for (const show of [showStart, showHeader, showFoot, showClasses, showResults, showGroups, showMap, showTriangle]) watch(show);
-for (const listen of [listenInTeach, listenInAsk, listenInMap, listenInTriangle, listenInMenu]) listen();
+for (const show of [showStart, showSending]) watch(show);
+for (const show of [showHeader, showFoot, showFiles, showProject]) watchOnly(() => [state.project], show);
+watchOnly(() => [state.project, state.view, areSending()], showClasses);
+watchOnly(() => [state.project, state.view, shownView(), areSending()], showResults);
+for (const show of [showGroups, showMap, showUnknown]) watchOnly(() => [state.project, state.view, shownView()], show);
+watch(showTriangle);
+for (const listen of [listenInTeach, listenInAsk, listenInMap, listenInTriangle, listenInMenu, listenInWhy, listenForHelp, listenForUnknown]) listen();
+for (const listen of [listenForUploads, listenForCancel, listenForChanges, listenForPictures, listenInProjects]) listen();
 for (const listen of [listenEverywhere, listenForFiles, listenForLight, listenToKeys, followScrolling]) listen();
 find("undo").addEventListener("click", async () => {
   await keep(); // a point that has just been moved is the last change
@@ -100,5 +114,5 @@ find("undo").addEventListener("click", async () => {
 find("redo").addEventListener("click", () => act(service.redo));
 find("example-set").addEventListener("click", loadExampleSet);
 find("first-class").addEventListener("click", begin);
-window.addEventListener("focus", () => refresh().catch(report));
+window.addEventListener("focus", () => refresh().catch(report)); // changes are told, unless the network loses them
 refresh().catch(report);

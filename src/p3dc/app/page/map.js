@@ -1,13 +1,17 @@
 /** Part 3, the map: photos before and after base classes pulled them, classes, and photos to be labelled. */
 
-import { find, h, keyed, percent, s } from "./dom.js";
+import { marker, outline } from "./colours.js";
+import { find, h, keyed, percent, s, set } from "./dom.js";
 import { placeLabels } from "./labels.js";
+import { classNamed, classOf, labelOf, lookOf, photoOf, placeOf } from "./lookup.js";
 import { thumbnail } from "./service.js";
-import { colourNamed, colourOf, shownView, state } from "./store.js";
+import { shownView, state } from "./store.js";
 import { openWhy } from "./why.js";
 
 const EDGE = 22;
 const DOT = 3;
+const ASKED = 4.5;
+const CLASS = 8;
 const HEAD = 4;
 
 const layers = Object.fromEntries(["support", "queries", "prototypes"].map((name) => [name, s("g", { class: name })]));
@@ -17,6 +21,8 @@ const tip = h("div", { class: "tip", hidden: true });
 const message = h("p", { class: "map-message" });
 
 let shown = new Map();
+/** The size of the map, which is not asked for while cards are changing: that would cost a layout. */
+let frame = { width: 0, height: 0 };
 let extent = { revision: null, low: [0, 0], high: [0, 0] };
 
 /** Grow the box around all points so far; a new revision starts with a new box. */
@@ -38,6 +44,9 @@ function projection(width, height) {
   return ([x, y]) => [width / 2 + scale * (x - middle[0]), height / 2 - scale * (y - middle[1])];
 }
 
+/** To tenths of a pixel: what moves less is not drawn again. */
+const rounded = (place) => place.map((value) => Math.round(10 * value) / 10);
+
 /** A line from the hollow dot to the filled one, with a head where there is room for it. */
 function arrow([x1, y1], [x2, y2]) {
   const length = Math.hypot(x2 - x1, y2 - y1);
@@ -49,51 +58,53 @@ function arrow([x1, y1], [x2, y2]) {
   return `M${x1 + DOT * ux} ${y1 + DOT * uy}L${endX} ${endY}${head}`;
 }
 
-function makeMark(kind, { id }, shapes, update) {
+/** A mark with an outline of its marker, which `move` puts into place; only what has changed is drawn again. */
+function makeMark(kind, { id }, shapes, outlined, size, move) {
   const node = s("g", { class: `point ${kind}`, role: "button", tabindex: -1, "data-photo": id }, ...shapes);
   node.addEventListener("click", () => openWhy(id));
+  let drawn = {};
+  const update = (latest) => {
+    move(latest, node);
+    if (latest.marker !== drawn.marker) set(outlined, { d: outline(latest.marker, size) });
+    if (["look", "name", "says", "class"].some((part) => latest[part] !== drawn[part])) describe(node, kind, latest);
+    drawn = latest;
+  };
   return { node, update };
 }
 
 function makeSupport(item) {
   const line = s("path", { class: "arrow", "data-test": "map-arrow" });
   const from = s("circle", { class: "from", r: DOT });
-  const to = s("circle", { class: "to", r: DOT });
-  const hit = s("circle", { class: "hit", r: 10 });
-  const mark = makeMark("support", item, [line, from, to, hit], (latest) => {
-    line.setAttribute("d", arrow(latest.before, latest.after));
-    for (const [circle, [x, y]] of [[from, latest.before], [to, latest.after], [hit, latest.after]]) {
-      circle.setAttribute("cx", x);
-      circle.setAttribute("cy", y);
-    }
-    mark.node.setAttribute("class", `point support ${latest.colour}`);
-    mark.node.setAttribute("aria-label", `${latest.name}, ${latest.says}`);
-    mark.node.dataset.class = latest.class;
+  const shape = s("path", { class: "to" });
+  const to = s("g", { class: "after" }, shape, s("circle", { class: "hit", r: 10 }));
+  return makeMark("support", item, [line, from, to], shape, DOT + 0.5, ({ before, after }) => {
+    set(line, { d: arrow(rounded(before), rounded(after)) });
+    set(from, { transform: `translate(${rounded(before)})` });
+    set(to, { transform: `translate(${rounded(after)})` });
   });
-  return mark;
 }
 
 function makeQuery(item) {
-  const square = s("rect", { class: "asked", x: -4, y: -4, width: 8, height: 8, rx: 1 });
-  const mark = makeMark("query", item, [square, s("circle", { class: "hit", r: 10 })], (latest) => {
-    mark.node.setAttribute("transform", `translate(${latest.place})`);
-    mark.node.setAttribute("class", `point query ${latest.colour}`);
-    mark.node.setAttribute("aria-label", `${latest.name}, ${latest.says}`);
+  const shape = s("path", { class: "asked" });
+  return makeMark("query", item, [shape, s("circle", { class: "hit", r: 10 })], shape, ASKED, ({ place }, node) => {
+    set(node, { transform: `translate(${rounded(place)})` });
   });
-  return mark;
+}
+
+function describe(node, kind, { look, name, says, class: of }) {
+  const lit = node.classList.contains("lit") ? " lit" : "";
+  set(node, { class: `point ${kind} ${look}${lit}`, "aria-label": `${name}, ${says}`, "data-class": of });
 }
 
 function makePrototype() {
   const text = s("text", {});
-  const node = s("g", {}, s("path", { class: "diamond", d: "M0-8 8 0 0 8-8 0Z" }), text);
-  const update = ({ id, colour, name, place, at }) => {
-    node.setAttribute("class", `prototype ${colour}`);
-    node.setAttribute("transform", `translate(${place})`);
-    node.dataset.class = id;
-    text.textContent = name;
-    text.setAttribute("x", at.x);
-    text.setAttribute("y", at.y);
-    text.setAttribute("text-anchor", at.anchor);
+  const shape = s("path", { class: "centre" });
+  const node = s("g", {}, shape, text);
+  const update = ({ id, look, name, place, at, crowded }) => {
+    set(node, { class: `prototype ${look}${crowded ? " crowded" : ""}`, transform: `translate(${rounded(place)})`, "data-class": id });
+    set(shape, { d: outline(marker(placeOf(id)), CLASS) });
+    if (text.textContent !== name) text.textContent = name;
+    set(text, { x: at.x, y: at.y, "text-anchor": at.anchor });
   };
   return { node, update };
 }
@@ -104,10 +115,10 @@ export function showMap() {
   svg.toggleAttribute("hidden", !map);
   message.hidden = Boolean(map);
   message.textContent = view?.hint ?? "";
-  if (!map) return;
+  if (!map || !frame.width) return;
 
-  const { width, height } = find("map-frame").getBoundingClientRect();
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  const { width, height } = frame;
+  set(svg, { viewBox: `0 0 ${width} ${height}` });
   const ends = map.support.flatMap(({ from, to }) => [from, to]);
   widen(view.revision, [...ends, ...map.prototypes.map(({ at }) => at), ...map.queries.map(({ at }) => at)]);
   const { support, queries, prototypes } = marksOf(view, projection(width, height));
@@ -121,36 +132,29 @@ export function showMap() {
   if (!svg.querySelector('.point[tabindex="0"]')) svg.querySelector(".point")?.setAttribute("tabindex", 0);
 }
 
-/** The marks to draw, with their position, colour and words; those of deleted photos are left out. */
-function marksOf({ map, labels: found }, place) {
-  const photos = new Map(state.project.photos.map(({ id, name }) => [id, name]));
-  const classes = new Map(state.project.classes.map(({ id, name }) => [id, name]));
-  const labels = new Map(found.map((label) => [label.id, label]));
-
+/** The marks to draw, with their position, look and words; those of deleted photos are left out. */
+function marksOf({ map }, place) {
+  const own = (of) => ({ class: of, look: lookOf(of), marker: marker(placeOf(of)) });
   const support = map.support
-    .filter(({ id, class: of }) => photos.has(id) && classes.has(of))
+    .filter(({ id, class: of }) => photoOf(id) && classOf(of))
     .map(({ id, class: of, from, to }) => ({
-      id,
-      class: of,
-      before: place(from),
-      after: place(to),
-      colour: colourOf(of),
-      name: photos.get(id),
-      says: `taught as ${classes.get(of)}`,
+      id, ...own(of), before: place(from), after: place(to), name: photoOf(id).name, says: `taught as ${classOf(of).name}`,
     }));
   const queries = map.queries
-    .filter(({ id }) => photos.has(id))
-    .map(({ id, at }) => ({ id, place: place(at), name: photos.get(id), ...judged(labels.get(id)) }));
+    .filter(({ id }) => photoOf(id))
+    .map(({ id, at }) => ({ id, place: place(at), name: photoOf(id).name, ...judged(labelOf(id), own) }));
   const prototypes = map.prototypes
-    .filter(({ class: of }) => classes.has(of))
-    .map(({ class: of, at }) => ({ id: of, place: place(at), colour: colourOf(of), name: shortened(classes.get(of)) }));
+    .filter(({ class: of }) => classOf(of))
+    .map(({ class: of, at }) => ({ id: of, place: place(at), look: lookOf(of), name: shortened(classOf(of).name) }));
   return { support, queries, prototypes };
 }
 
-function judged(label) {
-  if (!label) return { colour: "c-none", says: "no label yet" };
-  if (label.unknown) return { colour: "c-none", says: "unknown" };
-  return { colour: colourNamed(label.label), says: `${label.label}, ${percent(label.probability)}` };
+const none = { class: null, look: "c-none", marker: marker(null) };
+
+function judged(label, own) {
+  const known = label && !label.unknown && classNamed(label.label);
+  if (!known) return { ...none, says: label?.unknown ? "unknown" : "no label yet" };
+  return { ...own(known.id), says: `${label.label}, ${percent(label.probability)}` };
 }
 
 const shortened = (name) => (name.length > 20 ? `${name.slice(0, 19)}…` : name);
@@ -159,17 +163,17 @@ function showTip(mark) {
   const { id, name, says } = shown.get(mark.dataset.photo);
   tip.replaceChildren(h("img", { src: thumbnail(id), alt: "" }), h("p", {}, h("strong", {}, name), h("br"), says));
   tip.hidden = false;
-  const frame = find("map-frame").getBoundingClientRect();
+  const around = find("map-frame").getBoundingClientRect();
   const box = mark.querySelector(".hit").getBoundingClientRect();
-  const x = box.left + box.width / 2 - frame.left;
-  const y = box.top - frame.top;
-  tip.style.left = `${Math.min(Math.max(8, x - tip.offsetWidth / 2), frame.width - tip.offsetWidth - 8)}px`;
+  const x = box.left + box.width / 2 - around.left;
+  const y = box.top - around.top;
+  tip.style.left = `${Math.min(Math.max(8, x - tip.offsetWidth / 2), around.width - tip.offsetWidth - 8)}px`;
   tip.style.top = `${y - tip.offsetHeight > 0 ? y - tip.offsetHeight - 2 : y + box.height + 2}px`;
 }
 
-/** Dim all other classes while the pointer is on one. */
-function dimOthers(classId) {
-  svg.classList.toggle("dimmed", classId !== null);
+/** Dim all other classes while the pointer is on one, and show its name even if it had no room. */
+function dimOthers(classId, dimmed) {
+  svg.classList.toggle("dimmed", dimmed);
   for (const mark of svg.querySelectorAll("[data-class]")) mark.classList.toggle("in", mark.dataset.class === classId);
 }
 
@@ -181,10 +185,11 @@ function step(event) {
     event.preventDefault();
     return openWhy(marks[here].dataset.photo);
   }
-  const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-  if (!move) return;
+  const places = { ArrowRight: here + 1, ArrowDown: here + 1, ArrowLeft: here - 1, ArrowUp: here - 1, Home: 0, End: -1 };
+  const goal = places[event.key];
+  if (goal === undefined) return;
   event.preventDefault();
-  const next = marks[(here + move + marks.length) % marks.length];
+  const next = marks[(goal + marks.length) % marks.length];
   marks[here].setAttribute("tabindex", -1);
   next.setAttribute("tabindex", 0);
   next.focus();
@@ -192,19 +197,22 @@ function step(event) {
 
 export function listenInMap() {
   find("map-frame").append(svg, message, tip);
-  new ResizeObserver(() => state.project && showMap()).observe(find("map-frame"));
+  new ResizeObserver(([{ contentRect }]) => {
+    frame = contentRect;
+    if (state.project) showMap();
+  }).observe(find("map-frame"));
   svg.addEventListener("keydown", step);
   for (const kind of ["pointerover", "focusin"]) {
     svg.addEventListener(kind, ({ target }) => {
       const mark = target.closest(".point");
       if (mark) showTip(mark);
-      dimOthers(target.closest(".prototype")?.dataset.class ?? null);
+      dimOthers(target.closest("[data-class]")?.dataset.class ?? null, Boolean(target.closest(".prototype")));
     });
   }
   for (const kind of ["pointerleave", "focusout"]) {
     svg.addEventListener(kind, () => {
       tip.hidden = true;
-      dimOthers(null);
+      dimOthers(null, false);
     });
   }
 }

@@ -4,6 +4,7 @@ import { getLeaveOneOut, getView, setPoint } from "./service.js";
 import { act, changed, report, shownAccuracy, shownView, state } from "./store.js";
 
 const PAUSE = 700;
+const REST = 100;
 
 /** Ask for the newest point only, one question at a time. */
 function newest(ask, take) {
@@ -35,12 +36,20 @@ const followWith = (name) => (answer) => {
 const followView = newest(getView, followWith("view"));
 const followAccuracy = newest(getLeaveOneOut, followWith("accuracy"));
 
+let rest = null;
+
+/** Accuracy is asked for where the point rests for a moment: labels would have to wait for it. */
+function followAccuracySoon(point) {
+  clearTimeout(rest);
+  rest = setTimeout(followAccuracy, REST, point);
+}
+
 /** Move the point, without keeping it yet. */
 export function move(point) {
   state.preview = { view: shownView(), accuracy: shownAccuracy(), ...point };
   changed();
   followView(point);
-  followAccuracy(point);
+  followAccuracySoon(point);
 }
 
 /** Keep the point where it is now, once; resolves when it is kept. */

@@ -1,6 +1,6 @@
 /** Messages that come and go: toasts for people who see, announcements for people who listen. */
 
-import { button, find, h, icon } from "./dom.js";
+import { button, count, find, h, icon } from "./dom.js";
 
 const ENOUGH = 8000;
 
@@ -21,6 +21,7 @@ function toast(attributes, body, { action, stays }) {
   toTop();
   find("toasts").append(node);
   if (!stays) setTimeout(close, ENOUGH);
+  return node;
 }
 
 /** Above whatever dialog has opened since. */
@@ -37,11 +38,22 @@ export function showNotice(sentence, action = null) {
 
 /** A sentence that stays until closed, with the files it is about. */
 export function showFailure(sentence, failures = []) {
-  const body = h("div", {}, h("p", {}, sentence));
-  const says = ({ name, message }) => (message.includes(name) ? message : `${name}: ${message}`);
-  const lines = failures.map((failure) => h("li", {}, says(failure)));
-  if (lines.length) body.append(h("ul", {}, ...lines));
-  toast({ role: "alert", class: "toast failure" }, body, { stays: true });
+  const lines = h("ul", { hidden: !failures.length }, ...failures.map(line));
+  return toast({ role: "alert", class: "toast failure" }, h("div", {}, h("p", {}, sentence), lines), { stays: true });
+}
+
+const line = ({ name, message }) => h("li", {}, message.includes(name) ? message : `${name}: ${message}`);
+
+let failed = null;
+
+/** Files that could not be added: one message for all, until it is closed. */
+export function showFailures(failures) {
+  if (!failures.length) return;
+  if (!failed?.isConnected) failed = showFailure("", []);
+  const list = failed.querySelector("ul");
+  list.append(...failures.map(line));
+  list.hidden = false;
+  failed.querySelector("p").textContent = `${count(list.childElementCount, "file")} could not be added.`;
 }
 
 /** Announce a sentence to screen readers only. */

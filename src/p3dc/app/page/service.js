@@ -1,9 +1,11 @@
 /** All calls of the service; nothing else in the page fetches. */
 
-/** A request that the service refused, with its message; `failures` lists files and reasons. */
+/** A request that the service refused, with its message, status and code; `failures` lists files and reasons. */
 export class Refused extends Error {
-  constructor(message, failures = []) {
+  constructor(message, status, code, failures = []) {
     super(message);
+    this.status = status;
+    this.code = code;
     this.failures = failures;
   }
 }
@@ -38,7 +40,8 @@ async function call(method, path, { json, body, type } = {}) {
 
 async function refusal(answer) {
   const { error = {} } = await answer.json().catch(() => ({}));
-  return new Refused(error.message ?? `The service answered with status ${answer.status}.`, error.failures ?? []);
+  const message = error.message ?? `The service answered with status ${answer.status}.`;
+  return new Refused(message, answer.status, error.code, error.failures ?? []);
 }
 
 const data = async (...request) => (await call(...request)).json();
@@ -46,25 +49,44 @@ const at = (point) => (point ? `?alpha=${point.alpha}&beta=${point.beta}` : "");
 
 export const thumbnail = (id) => `/v1/photos/${encodeURIComponent(id)}/thumbnail`;
 
+export const original = (id) => `/v1/photos/${encodeURIComponent(id)}/original`;
+
 export const getProject = () => data("GET", "project");
 export const getView = (point) => data("GET", `view${at(point)}`);
+/** Labels by the taught photos alone, which takes less time. */
+export const getRoughView = () => data("GET", "view?pile=false");
 export const getLeaveOneOut = (point) => data("GET", `leave-one-out${at(point)}`);
 export const getExplanation = (id) => data("GET", `photos/${id}/explanation`);
 
 /** Make a class, empty or of photos of the project. */
 export const createClass = (name, photos = []) => data("POST", "classes", { json: { name, photos } });
+/** Find or make a class as part of a drop. */
+export const findClass = (name, drop) => data("POST", `classes?drop=${drop}`, { json: { name } });
 export const renameClass = (id, name) => data("PATCH", `classes/${id}`, { json: { name } });
 export const deleteClass = (id) => data("DELETE", `classes/${id}`);
 
 export const changePhoto = (id, change) => data("PATCH", `photos/${id}`, { json: change });
-export const deletePhoto = (id) => data("DELETE", `photos/${id}`);
+/** Move photos, `{id, class}`; those whose class is null go to a class to be made where `newClass` is its name. */
+export const movePhotos = (moves, newClass) => data("PATCH", "photos", { json: { moves, new_class: newClass } });
+export const deletePhotos = (ids) => data("POST", "deletions", { json: { ids } });
+export const setUnknownBelow = (below) => data("PUT", "unknown", { json: { below } });
 export const clearPhotos = () => data("DELETE", "photos");
 
-/** Send files to a class, or to be labelled where `classId` is null. */
-export function sendPhotos(classId, files) {
+/** Send photos of a drop, `{key, file, name}`, to a class, or to be labelled where `classId` is null. */
+export function sendPhotos(classId, drop, photos) {
   const body = new FormData();
-  for (const file of files) body.append("images", file, file.name);
-  return data("POST", classId ? `classes/${classId}/examples` : "photos", { body });
+  for (const { key, file, name } of photos) {
+    body.append("images", file, name);
+    body.append("keys", key);
+  }
+  return data("POST", `${classId ? `classes/${classId}/examples` : "photos"}?drop=${drop}`, { body });
+}
+
+/** The labels of pictures that do not join the project. */
+export function classify(file) {
+  const body = new FormData();
+  body.append("images", file, file.name);
+  return data("POST", "classify", { body });
 }
 
 export const setPoint = (point) => data("PUT", "point", { json: point });
@@ -77,3 +99,13 @@ export const openSession = (token) => call("POST", "session", { json: { token } 
 export const getModel = async () => (await call("GET", "model")).blob();
 export const putModel = (file) => data("PUT", "model", { body: file, type: "application/octet-stream" });
 export const getLabels = async () => (await call("GET", "labels")).blob();
+/** The address of the photos in class folders. */
+export const archive = "/v1/archive";
+export const keepOriginals = (keep) => data("PUT", "originals", { json: { keep } });
+
+export const getProjects = () => data("GET", "projects");
+/** Open a project, and make it if there is none of that name. */
+export const openProject = (name) => data("POST", "projects", { json: { name } });
+
+/** Where the service tells of changes: an event "revision" with {revision, project} at once and at each change. */
+export const listen = () => new EventSource("/v1/events");

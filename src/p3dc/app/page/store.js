@@ -1,6 +1,6 @@
 /** The page's copy of the project, and the listeners that redraw when it changes. */
 
-import { showFailure } from "./notices.js";
+import { showFailure, showNotice } from "./notices.js";
 import * as service from "./service.js";
 
 export const state = {
@@ -9,10 +9,19 @@ export const state = {
   accuracy: null,
   /** While the triangle's point moves: {alpha, beta, view, accuracy}, the last two as they arrive. */
   preview: null,
-  /** Photos on their way: [{class, left}], `left` of them not yet answered. */
+  /** Photos that wait to be sent, in their order: see queue.js. */
   uploads: [],
   reachable: true,
 };
+
+const PAUSE = 4000;
+const AGAIN = 1000;
+const NOT_FOUND = 404;
+
+let arrive;
+
+/** Resolves when the project is there for the first time: photos may be dropped before. */
+export const arrived = new Promise((done) => { arrive = done; });
 
 const listeners = [];
 
@@ -21,29 +30,29 @@ export function watch(listener) {
   listeners.push(listener);
 }
 
-export function changed() {
-  if (state.project) for (const listener of listeners) listener();
+/** Call `show` after changes of what `sources` returns, and after no others: a point may move many times a second. */
+export function watchOnly(sources, show) {
+  let drawn = [];
+  watch(() => {
+    const now = sources();
+    if (now.length === drawn.length && now.every((each, i) => each === drawn[i])) return;
+    drawn = now;
+    show();
+  });
 }
+
+export function changed() {
+  if (!state.project) return;
+  arrive();
+  for (const listener of listeners) listener();
+}
+
+/** Whether photos are being sent. What comes of it is drawn when the project is fetched again, not at each answer. */
+export const areSending = () => state.uploads.length > 0;
 
 /** The view and the leave-one-out accuracy to be shown, those of the moving point if there is one. */
 export const shownView = () => state.preview?.view ?? state.view;
 export const shownAccuracy = () => state.preview?.accuracy ?? state.accuracy;
-
-export const photosOf = (classId) => state.project.photos.filter((photo) => photo.class === classId);
-
-/** The place of a class in the user's order decides its colour. */
-export const colourOf = (classId) => `c${state.project.classes.findIndex(({ id }) => id === classId) % 8}`;
-export const classNamed = (name) => state.project.classes.find((known) => known.name === name);
-export const colourNamed = (name) => (classNamed(name) ? colourOf(classNamed(name).id) : "c-none");
-
-/** Why a photo may be in the wrong place, or null. */
-export function doubtAbout(id) {
-  const misfiled = state.view?.misfiled.find((found) => found.id === id);
-  if (misfiled) return `Nearer to ${misfiled.nearer_to} than to the rest of its class.`;
-  const pair = state.view?.duplicates.find((ids) => ids.includes(id));
-  const other = pair && state.project.photos.find((photo) => pair.includes(photo.id) && photo.id !== id);
-  return other ? `Shows the same as ${other.name}.` : null;
-}
 
 let running = null;
 let again = false;
@@ -64,19 +73,68 @@ export function refresh() {
   return running;
 }
 
-async function fetchAll() {
-  state.project = await service.getProject();
-  changed();
-  await Promise.all([
-    service.getView().then((view) => take({ view, reachable: true })),
-    service.getLeaveOneOut().then((accuracy) => take({ accuracy })),
-  ]);
-  if (state.view.revision !== state.project.revision) again = true;
+let soon = null;
+let lately = -Infinity;
+
+/** Refresh after a change elsewhere; while photos are being sent, once in a while. */
+export function refreshSoon() {
+  const wait = areSending() ? lately + PAUSE - performance.now() : 0;
+  soon ??= setTimeout(() => {
+    soon = null;
+    lately = performance.now();
+    refresh().catch(report);
+  }, Math.max(0, wait));
 }
 
-/** Show what has arrived: labels do not wait for leave-one-out, which takes longer. */
-function take(arrived) {
-  Object.assign(state, arrived);
+async function fetchAll() {
+  const project = await service.getProject();
+  if (state.project && isAnother(project)) Object.assign(state, { view: null, accuracy: null, preview: null });
+  state.project = project;
+  changed();
+  await Promise.all([fetchView(), fetchAccuracy()]);
+  if (state.view.revision === state.project.revision) return;
+  if (areSending()) refreshSoon();
+  else again = true;
+}
+
+const isAnother = ({ name, kept_in: folder }) => name !== state.project.name || folder !== state.project.kept_in;
+
+let rough = false;
+
+/** Fetch labels and map: those that are made quickly for new photos, and the others once none are being sent. */
+async function fetchView() {
+  const sending = areSending();
+  const current = state.reachable && state.view?.revision === state.project.revision;
+  if (!current && (sending || someWait())) {
+    const order = state.view?.order ?? [];
+    state.view = { ...await service.getRoughView(), order }; // cards stay where they are
+    rough = true;
+    if (!sending) changed();
+  }
+  if (!sending && (rough || !current)) {
+    state.view = await service.getView();
+    rough = false;
+  }
+  state.reachable = true;
+  changed();
+}
+
+/** Whether there are photos without a label beside others that have one. */
+function someWait() {
+  const labelled = new Set(state.view?.labels.map(({ id }) => id));
+  return labelled.size > 0 && state.project.photos.some((photo) => photo.class === null && !labelled.has(photo.id));
+}
+
+let known = null;
+
+/** Fetch leave-one-out only if what it depends on has changed; labels do not wait for it. */
+async function fetchAccuracy() {
+  const { name, kept_in: folder, classes, photos, point } = state.project;
+  const taught = photos.filter((photo) => photo.class !== null).map((photo) => [photo.id, photo.class]);
+  const wanted = JSON.stringify([name, folder, classes, taught, point]);
+  if (state.reachable && state.accuracy && wanted === known) return;
+  state.accuracy = await service.getLeaveOneOut();
+  known = wanted;
   changed();
 }
 
@@ -87,25 +145,42 @@ export async function act(change) {
     await refresh();
     return answer;
   } catch (error) {
-    report(error);
+    if (error.status === NOT_FOUND) await showItIsGone().catch(report);
+    else report(error);
     return null;
   }
 }
 
+/** What was to be changed was deleted elsewhere, perhaps in another window. */
+async function showItIsGone() {
+  await refresh();
+  showNotice("This was deleted in the meantime, perhaps in another window. The page is up to date again.");
+}
+
 /** Show what went wrong; try a service that does not answer until it does. */
 export function report(error) {
-  if (error instanceof service.Unreachable) waitForService();
+  if (error instanceof service.Unreachable) untilReachable();
   else if (error instanceof service.Refused) showFailure(error.message, error.failures);
   else throw error;
 }
 
-async function waitForService() {
-  if (!state.reachable) return;
+let returning = null;
+
+/** Try a service that does not answer; resolves when it does. */
+export function untilReachable() {
+  returning ??= tryAgain().finally(() => { returning = null; });
+  return returning;
+}
+
+async function tryAgain() {
+  const line = document.getElementById("connection");
   state.reachable = false;
-  document.getElementById("connection").hidden = false;
+  line.hidden = false;
+  changed();
   while (!state.reachable) {
-    await new Promise((done) => setTimeout(done, 1500));
+    await new Promise((done) => setTimeout(done, AGAIN));
     await refresh().catch(() => {});
   }
-  document.getElementById("connection").hidden = true;
+  line.hidden = true;
+  changed();
 }

@@ -1,13 +1,17 @@
 /** Part 1: classes and their photos. */
 
 import { openCamera } from "./camera.js";
-import { button, count, find, h, icon, keyed } from "./dom.js";
+import { showChips } from "./chips.js";
+import { button, count, find, h, icon, keyed, set } from "./dom.js";
 import { droppable } from "./drop.js";
-import { deleteClass, openMenu } from "./menus.js";
+import { lookOf, photosOf } from "./lookup.js";
+import { openMenu } from "./menus.js";
+import { deleteClass } from "./moves.js";
 import { editableName } from "./name.js";
 import { makeTile } from "./photo.js";
+import { pictureOf } from "./pictures.js";
 import { createClass, renameClass } from "./service.js";
-import { act, colourOf, photosOf, state } from "./store.js";
+import { act, state } from "./store.js";
 import { onTheirWay, placeholders, upload } from "./uploads.js";
 
 function makeCard({ id }) {
@@ -26,12 +30,12 @@ function makeCard({ id }) {
     upload(id, [...input.files]);
     input.value = "";
   });
-  const camera = button("button small", "class-camera", () => openCamera(id), icon("camera"), "Camera");
+  const camera = button("button small", "class-camera", () => openCamera(id), icon("camera"));
   const node = h("article", { class: "card class", "data-test": "class-card", "data-class": id },
     heading,
-    h("header", {}, swatch, name.input, size, more),
+    h("header", {}, swatch, name.input, more),
     tiles, empty,
-    h("div", { class: "row" }, h("label", { class: "button small" }, icon("plus"), "Add photos", input), camera));
+    h("div", { class: "row" }, h("label", { class: "button small" }, icon("plus"), "Add photos", input), camera, size));
   droppable(node, id);
 
   function openClassMenu() {
@@ -46,21 +50,26 @@ function makeCard({ id }) {
     const photos = photosOf(id);
     const coming = onTheirWay(id);
     heading.textContent = known.name;
-    swatch.className = `swatch ${colourOf(id)}`;
+    swatch.className = `swatch ${lookOf(id)}`;
     name.show(known.name);
     size.textContent = coming ? `${coming} on the way` : count(photos.length, "photo");
-    more.setAttribute("aria-label", `Menu of ${known.name}`);
-    input.setAttribute("aria-label", `Add photos to ${known.name}`);
-    camera.setAttribute("aria-label", `Take photos for ${known.name} with the camera`);
+    set(more, { "aria-label": `Menu of ${known.name}` });
+    set(name.input, { title: known.name });
+    set(input, { "aria-label": `Add photos to ${known.name}` });
+    set(camera, { "aria-label": `Take photos for ${known.name} with the camera` });
     empty.hidden = photos.length + coming > 0;
-    keyed(tiles, [...photos, ...placeholders(coming)], (photo) => (photo.coming ? makePlaceholder() : makeTile(photo)));
+    keyed(tiles, [...photos, ...placeholders(id)], (photo) => (photo.coming ? makePlaceholder(photo) : makeTile(photo)));
   };
   return { node, update };
 }
 
-const makePlaceholder = () => ({ node: h("li", { class: "tile coming", "aria-hidden": "true" }), update: () => {} });
+const makePlaceholder = ({ coming: { name, file } }) => ({
+  node: h("li", { class: "tile coming", title: name }, pictureOf(file)),
+  update: () => {},
+});
 
 export function showClasses() {
+  showChips();
   keyed(find("classes"), state.project.classes, makeCard);
 }
 
@@ -72,6 +81,7 @@ export function listenInTeach() {
     if (!name) return field.focus();
     const made = await act(() => createClass(name));
     if (!made) return field.select();
+    if (field.value.trim() !== name) return; // the next name was begun meanwhile
     field.value = "";
     const card = document.querySelector(`[data-class="${CSS.escape(made.id)}"]`);
     if (event.target.contains(document.activeElement)) card?.querySelector("input[type=file]").focus();

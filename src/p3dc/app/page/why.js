@@ -1,25 +1,84 @@
-/** Why a photo has its label: cosines, the nearest photos, and the base classes that pulled them. */
+/** A photo seen large, the ones before and after it, and why it has its label. */
 
-import { button, decimal, find, h, icon, percent, percentInWords } from "./dom.js";
-import { deletePhoto, openMenu, placesFor } from "./menus.js";
+import { choiceButton, openChoice } from "./choose.js";
+import { button, decimal, find, h, icon, percent, percentInWords, set } from "./dom.js";
+import { classOf, doubtAbout, keptLabelOf, lookNamed, photoOf } from "./lookup.js";
+import { acceptPhotos, actByKey, deletePhotos } from "./moves.js";
 import { editableName } from "./name.js";
-import { changePhoto, getExplanation, Refused, thumbnail } from "./service.js";
-import { act, colourNamed, doubtAbout, report, state } from "./store.js";
+import { changePhoto, getExplanation, original, Refused, thumbnail } from "./service.js";
+import { act, report, state } from "./store.js";
 
-let opened = null;
+/** The photo that is open, and the list that its neighbours are in. */
+let opened = { id: null, among: [] };
 
-/** Open the dialog for a photo, with its name ready to be changed if `rename`; the reasons follow. */
-export async function openWhy(id, { rename = false } = {}) {
-  const photo = state.project.photos.find((one) => one.id === id);
+/** Open the dialog for a photo of the list `among`, with its name ready to be changed if `rename`; the reasons follow. */
+export async function openWhy(id, { rename = false, among = [] } = {}) {
+  const photo = photoOf(id);
+  if (!photo) return;
   const dialog = find("why");
   const body = h("div", { class: "why-body" }, says("Looking …"));
-  dialog.replaceChildren(head(photo, dialog), body);
+  opened = { id, among };
+  const within = document.activeElement?.closest("#why [data-test]")?.dataset.test;
+  dialog.replaceChildren(picture(photo), h("div", { class: "why-text" }, head(photo, dialog), body));
   if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
+  (dialog.querySelector(`[data-test="${within}"]:not(:disabled)`) ?? dialog.querySelector("[autofocus]")).focus();
   if (rename) dialog.querySelector(".name").select();
-  opened = id;
   const found = await reasons(photo);
-  if (found && opened === id) body.replaceChildren(...found);
+  if (found && opened.id === id) body.replaceChildren(...found);
+}
+
+/** The photo `step` places on in the list, if it is still there. */
+function neighbourAt(step) {
+  const place = opened.among.indexOf(opened.id);
+  return place < 0 ? undefined : opened.among.slice(step > 0 ? place + 1 : 0, step > 0 ? undefined : place).at(step > 0 ? 0 : -1);
+}
+
+function go(step) {
+  const next = neighbourAt(step);
+  if (next) openWhy(next, { among: opened.among });
+}
+
+/** Go on to the next photo, or close after the last one. */
+function leave() {
+  const next = neighbourAt(1) ?? neighbourAt(-1);
+  const rest = opened.among.filter((id) => id !== opened.id);
+  if (next) openWhy(next, { among: rest });
+  else find("why").close();
+}
+
+/** Arrow keys go to the next photo; the keys of the results work here too. */
+export function listenInWhy() {
+  find("why").addEventListener("keydown", (event) => {
+    if (event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) go(step);
+    else if (/^[1-9u]$/i.test(event.key) || event.key === "Delete") {
+      const { id } = opened;
+      leave();
+      actByKey(event.key, [id]);
+    } else return;
+    event.preventDefault();
+  });
+}
+
+/** The photo, as large as it is known, between the buttons of the ones before and after it. */
+function picture(photo) {
+  const image = h("img", { class: "why-image", src: thumbnail(photo.id), alt: `The photo ${photo.name}` });
+  if (state.project.originals?.photos) {
+    const large = new Image();
+    large.onload = () => image.isConnected && image.setAttribute("src", large.src);
+    large.src = original(photo.id);
+  }
+  const step = (by, name, words) => {
+    const node = set(button("tool", `why-${name}`, () => go(by), icon(name)), { "aria-label": words });
+    node.disabled = !neighbourAt(by);
+    return node;
+  };
+  const place = opened.among.indexOf(photo.id) + 1;
+  const where = place && opened.among.length > 1 ? `${place} of ${opened.among.length}` : "";
+  return h("div", { class: "why-picture" }, image,
+    h("div", { class: "row why-steps" }, step(-1, "previous", "The photo before"), h("span", { class: "quiet" }, where), step(1, "next", "The next photo")));
 }
 
 async function reasons(photo) {
@@ -32,7 +91,7 @@ async function reasons(photo) {
 }
 
 const says = (...words) => h("p", { id: "why-verdict", class: "why-verdict" }, ...words);
-const strong = (label) => h("strong", { class: colourNamed(label) }, label);
+const strong = (label) => h("strong", { class: lookNamed(label) }, label);
 const quiet = (words) => h("p", { class: "quiet" }, words);
 
 function head(photo, dialog) {
@@ -40,21 +99,19 @@ function head(photo, dialog) {
   const name = editableName({ "data-test": "photo-name", "aria-label": "Name of the photo" }, rename);
   name.show(photo.name);
   const leaving = (run) => () => {
-    dialog.close();
+    leave();
     run();
   };
-  const places = placesFor(photo).map((place) => ({ ...place, run: leaving(place.run) }));
-  const openPlaces = () => openMenu(move, "Move to", places);
-  const move = button("button small", "why-move", openPlaces, photo.class ? "Move to …" : "This is …");
-  move.hidden = !places.length;
-  move.setAttribute("aria-haspopup", "menu");
-  const remove = button("button small danger", "why-delete", leaving(() => deletePhoto(photo)), icon("trash"), "Delete");
+  const found = photo.class === null ? keptLabelOf(photo.id) : null;
+  const accept = button("button small primary", "why-accept", leaving(() => acceptPhotos([photo.id])), icon("check"), "Accept");
+  accept.hidden = !found || found.unknown;
+  const move = choiceButton("button small", "why-move", () => openChoice(move, [photo.id], leave), photo.class ? "Move to …" : "This is …");
+  const remove = button("button small danger", "why-delete", leaving(() => deletePhotos([photo.id])), icon("trash"), "Delete");
   const close = button("tool", "why-close", () => dialog.close(), icon("close"));
   close.setAttribute("aria-label", "Close");
   close.autofocus = true;
   return h("header", { class: "why-head" },
-    h("img", { src: thumbnail(photo.id), alt: `The photo ${photo.name}` }),
-    h("div", { class: "why-side" }, name.input, h("div", { class: "row" }, move, remove)),
+    h("div", { class: "why-side" }, name.input, h("div", { class: "row" }, accept, move, remove)),
     close);
 }
 
@@ -66,7 +123,7 @@ function parts(photo, why) {
 function verdict(why) {
   if (!why.unknown) {
     const next = why.runner_up ? ` Next is ${why.runner_up} with ${percentInWords(why.runner_up_probability)}.` : "";
-    return says("Most like ", strong(why.label), `: ${percentInWords(why.probability)} sure.${next}`);
+    return says("Most like ", strong(why.label), `: ${percentInWords(why.probability)} sure.${next}`, ...unpulled(why));
   }
   const [nearest] = why.cosines;
   if (nearest.cosine >= why.unknown_below) {
@@ -77,8 +134,13 @@ function verdict(why) {
   return says(h("strong", {}, "Unknown"), ": not like any class. The nearest is ", strong(nearest.label), numbers);
 }
 
+/** What the photo would be if nothing pulled, where that is something else. */
+function unpulled({ label, label_unpulled: other }) {
+  return other && other !== label ? [" At α = β = 0, where nothing pulls, it would be ", strong(other), "."] : [];
+}
+
 function verdictOnSupport(photo) {
-  const { name } = state.project.classes.find((known) => known.id === photo.class);
+  const { name } = classOf(photo.class);
   const doubt = doubtAbout(photo.id);
   return says("You said this is ", strong(name), ".", doubt ? ` ${doubt}` : "");
 }
@@ -92,7 +154,7 @@ function cosines({ cosines: all, unknown_below: least }) {
   const [low, high] = [Math.min(...values), Math.max(...values, 0.1)];
   const place = (value) => (100 * (value - low)) / (high - low);
   const rows = all.map(({ label, cosine }) => {
-    const fill = h("span", { class: `fill ${colourNamed(label)}` });
+    const fill = h("span", { class: `fill ${lookNamed(label)}` });
     fill.style.left = `${place(Math.min(0, cosine))}%`;
     fill.style.width = `${Math.abs(place(cosine) - place(0))}%`;
     const track = h("span", { class: "bar-track", "aria-hidden": "true" }, fill);

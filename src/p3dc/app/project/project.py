@@ -10,15 +10,17 @@ from pathlib import Path
 
 import numpy as np
 
-from p3dc.app.errors import ConflictError
-from p3dc.app.project.state import ProjectLimits, State
+from p3dc.app.errors import ConflictError, UndoneError
+from p3dc.app.example_set import example_priors
+from p3dc.app.project.originals import Originals
+from p3dc.app.project.state import DRAWN_BIRDS, ProjectLimits, State
 from p3dc.app.project.store import Picture, Step, Store, StoreError
 from p3dc.errors import InputError
 from p3dc.images.backbone_priors import backbone_priors
 from p3dc.images.backbones.backbone import Backbone
 from p3dc.priors.prototypes import Priors
 
-WITHOUT_FILE = {"backbone", "none"}
+WITHOUT_FILE = {"backbone", "none", DRAWN_BIRDS}
 MOST_STEPS = 100
 """How many changes can be undone."""
 
@@ -27,7 +29,8 @@ class Project:
     """Classes and photos, stored in a folder or in memory.
 
     When :meth:`change`, :meth:`undo` or :meth:`redo` return, the change is on disk. Several threads may share it. A
-    project of another backbone is refused; a new one has the state ``start`` and the given priors.
+    project of another backbone is refused; a new one has the state ``start`` and the given priors. After each change,
+    ``on_change`` is called.
     """
 
     def __init__(
@@ -40,17 +43,20 @@ class Project:
     ) -> None:
         self.store = Store(folder)
         self.backbone, self.limits = backbone, limits or ProjectLimits()
-        self._lock = threading.Lock()
+        self._lock, self._is_open = threading.Lock(), True
+        self.on_change: Callable[[], None] = lambda: None
         self._known: dict[str, Priors | None] = {"none": None}
         try:
             self._check_backbone()
             self.steps, self.pictures = self.store.read()
+            self.keeps_originals = self.store.number("originals") == 1
+            self.originals = Originals(folder, self.pictures)
             if any(len(each.features) != backbone.n_features for each in self.pictures.values()):
                 raise InputError(f"{folder} is damaged: photos have the wrong number of features. Bring back a copy.")
             if not self.steps:
-                name = priors if isinstance(priors, str) else self.keep_priors(priors)
+                name = self.keep_priors(priors)
                 self.steps = [Step(0, "", replace(start, priors=name))]
-                self.store.record({"current": 0, "revision": 0}, self.steps[0], priors=self._files({name}))
+                self.store.record({"current": 0, "revision": 0}, self.steps, priors=self._files({name}))
             current, self.revision = self.store.number("current"), self.store.number("revision")
             self.place = next((i for i, step in enumerate(self.steps) if step.number == current), len(self.steps) - 1)
         except BaseException:
@@ -68,6 +74,11 @@ class Project:
             )
 
     @property
+    def name(self) -> str:
+        """The name of its folder, or nothing for a project in memory."""
+        return "" if self.store.folder is None else self.store.folder.absolute().name
+
+    @property
     def state(self) -> State:
         """What the project holds now."""
         return self.steps[self.place].state
@@ -82,24 +93,59 @@ class Project:
         """The title of the change that redo would repeat."""
         return self.steps[self.place + 1].title if self.place + 1 < len(self.steps) else None
 
-    def change(self, title: str, make: Callable[[State], State], pictures: Mapping[str, Picture] | None = None) -> int:
-        """Make a change that can be undone and return the new revision; one that changes nothing makes no step."""
+    def change(
+        self,
+        title: str,
+        make: Callable[[State], State],
+        pictures: Mapping[str, Picture] | None = None,
+        drop: str = "",
+    ) -> int:
+        """Make a change that can be undone and return the new revision; one that changes nothing makes no step.
+
+        All changes of one drop are one step, also where others came between them: what the drop adds is added to the
+        state in which the drop began and to all that followed.
+        """
         with self._lock:
+            self._check_open()
             state = make(self.state)
             if state == self.state:
                 return self.revision
-            step = Step(self.steps[-1].number + 1, title, state)
+            there = {photo.id for photo in state.photos}
+            added = {identity: picture for identity, picture in (pictures or {}).items() if identity in there}
+            amended = self._amended(make, drop)
+            if amended is not None:
+                self.store.record({"revision": self.revision + 1}, amended, added)
+                self.steps[-len(amended) :], self.revision = amended, self.revision + 1
+                self.pictures = self.pictures | added
+                self.on_change()
+                return self.revision
+            step = Step(self.steps[-1].number + 1, title, state, drop)
             kept = self.steps[: self.place + 1][-MOST_STEPS:]
             dropped = {old.number for old in self.steps} - {old.number for old in kept}
             gone = set(self.pictures) - {photo.id for each in (*kept, step) for photo in each.state.photos}
-            added = pictures or {}
             facts = {"current": step.number, "revision": self.revision + 1}
             used, stored = {each.state.priors for each in (*kept, step)}, self.store.kept_priors()
-            self.store.record(facts, step, added, dropped, gone, self._files(used - stored), stored - used)
+            self.store.record(facts, [step], added, dropped, gone, self._files(used - stored), stored - used)
             self._known = {name: each for name, each in self._known.items() if name in used | WITHOUT_FILE}
             self.steps, self.place, self.revision = [*kept, step], len(kept), self.revision + 1
-            self.pictures = {key: each for key, each in (self.pictures | dict(added)).items() if key not in gone}
+            self.pictures = {key: each for key, each in (self.pictures | added).items() if key not in gone}
+            self.originals.remove(gone)
+            self.on_change()
             return self.revision
+
+    def _amended(self, make: Callable[[State], State], drop: str) -> list[Step] | None:
+        """Return the step of a drop and all later ones with a change of that drop; None where it needs a new step."""
+        began = next((n for n, step in enumerate(self.steps) if drop and step.drop == drop), None)
+        if began is None:
+            return None
+        if began > self.place:
+            raise UndoneError("These photos were undone while they were being sent. Redo, or send them again.")
+        try:
+            amended = [replace(step, state=make(step.state)) for step in self.steps[began:]]
+        except InputError:  # a state in between does not allow it
+            return None
+        n_photos = sum(photo.drop == drop for photo in amended[0].state.photos)
+        return [replace(amended[0], title=adding(n_photos) if n_photos else amended[0].title), *amended[1:]]
 
     def undo(self) -> int:
         """Undo the last change and return the new revision."""
@@ -111,12 +157,38 @@ class Project:
 
     def _go(self, by: int, otherwise: str) -> int:
         with self._lock:
+            self._check_open()
             place = self.place + by
             if not 0 <= place < len(self.steps):
                 raise ConflictError(otherwise)
             self.store.record({"current": self.steps[place].number, "revision": self.revision + 1})
             self.place, self.revision = place, self.revision + 1
+            self.on_change()
             return self.revision
+
+    def keep_originals(self, keep: bool) -> int:
+        """Keep photos as they are sent from now on, or delete those that are kept; return the new revision."""
+        with self._lock:
+            self._check_open()
+            if keep and self.store.folder is None:
+                raise ConflictError("A project in memory keeps no photos. Serve it with --project to keep them.")
+            if keep != self.keeps_originals:
+                self.store.record({"originals": int(keep), "revision": self.revision + 1})
+                self.keeps_originals, self.revision = keep, self.revision + 1
+                if not keep:
+                    self.originals.remove(self.originals.ids)
+                self.on_change()
+            return self.revision
+
+    def close(self) -> None:
+        """Let other processes open the project; nothing can be changed any more."""
+        with self._lock:
+            self._is_open = False
+            self.store.close()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ConflictError("Another project was opened in the meantime. Load the page again.")
 
     def now(self) -> tuple[int, State, Mapping[str, Picture]]:
         """Return revision, state and pictures that belong together."""
@@ -126,13 +198,18 @@ class Project:
     def priors(self, name: str) -> Priors | None:
         """Return the priors that a state names."""
         if name not in self._known:
-            self._known[name] = backbone_priors(self.backbone) if name == "backbone" else self._kept_priors(name)
+            self._known[name] = self._load_priors(name)
         return self._known[name]
 
-    def keep_priors(self, priors: Priors | None) -> str:
-        """Remember priors for the next change and return their name."""
-        if priors is None:
-            return "none"
+    def _load_priors(self, name: str) -> Priors | None:
+        if name == "backbone":
+            return backbone_priors(self.backbone)
+        return example_priors() if name == DRAWN_BIRDS else self._kept_priors(name)
+
+    def keep_priors(self, priors: Priors | str | None) -> str:
+        """Remember priors for the next change and return their name; those without a file may be given by it."""
+        if priors is None or isinstance(priors, str):
+            return priors or "none"
         width = priors.prototypes.shape[1]
         if width != self.backbone.n_features:
             raise InputError(
@@ -169,6 +246,11 @@ class Project:
         if priors is None or _digest(priors) != name:
             raise StoreError(f"{self.store.folder} is damaged: its priors are missing. Bring back a copy.")
         return priors
+
+
+def adding(n_photos: int) -> str:
+    """Return the title of the change that adds photos."""
+    return f"Add {n_photos} photo{'s' * (n_photos != 1)}"
 
 
 def _digest(priors: Priors) -> str:

@@ -18,15 +18,18 @@ from p3dc.app.project.state import State
 from p3dc.errors import InputError
 
 FILE = "project.sqlite"
-VERSION = 1
+VERSION = 2
 APPLICATION = 0x70336463
 
 SCHEMA = (
     "CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE photo (id TEXT PRIMARY KEY, features BLOB NOT NULL, thumbnail BLOB NOT NULL) WITHOUT ROWID",
     "CREATE TABLE priors (name TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE step (number INTEGER PRIMARY KEY, title TEXT NOT NULL, state TEXT NOT NULL)",
+    "CREATE TABLE step (number INTEGER PRIMARY KEY, title TEXT NOT NULL, state TEXT NOT NULL, "
+    "drop_id TEXT NOT NULL DEFAULT '')",
 )
+UPGRADES = {1: "ALTER TABLE step ADD COLUMN drop_id TEXT NOT NULL DEFAULT ''"}
+"""What makes the tables of a version those of the next one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +42,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class Step:
-    """A state of the project and the title of the change that led to it."""
+    """A state of the project, the title of the change that led to it, and the drop that made the change, if any."""
 
     number: int
     title: str
     state: State
+    drop: str = ""
 
 
 class StoreError(InputError):
@@ -72,14 +76,19 @@ class Store:
     def _open(self) -> None:
         with self._transaction():
             application, version = (self._pragma(name) for name in ("application_id", "user_version"))
-            tables = {statement for (statement,) in self._database.execute("SELECT sql FROM sqlite_schema")}
+            tables = self._tables()
             if tables and application != APPLICATION:
                 raise StoreError(f"{self._name} is the file of another program. Choose another folder.")
-            if tables and version != VERSION:
+            if tables and not 1 <= version <= VERSION:
                 raise StoreError(
-                    f"{self._name} has version {version}, but this p3dc reads version {VERSION}. Install the p3dc that "
-                    "wrote it."
+                    f"{self._name} has version {version}, but this p3dc reads versions up to {VERSION}. Install the "
+                    "p3dc that wrote it."
                 )
+            if tables and version < VERSION:
+                for old in range(version, VERSION):
+                    self._database.execute(UPGRADES[old])
+                self._database.execute(f"PRAGMA user_version = {VERSION}")
+                tables = self._tables()
             if tables and tables != set(SCHEMA):
                 raise ValueError("its tables, views or triggers are not those of a project")
             if not tables:
@@ -91,11 +100,14 @@ class Store:
         if problem != "ok":
             raise ValueError(problem.splitlines()[-1])
 
+    def _tables(self) -> set[str]:
+        return {statement for (statement,) in self._database.execute("SELECT sql FROM sqlite_schema")}
+
     def read(self) -> tuple[list[Step], dict[str, Picture]]:
         """Read all steps, the oldest first, and all photos."""
         with self._explained():
-            rows = self._database.execute("SELECT number, title, state FROM step ORDER BY number").fetchall()
-            steps = [Step(int(n), str(title), State.from_json(json.loads(state))) for n, title, state in rows]
+            rows = self._database.execute("SELECT number, title, state, drop_id FROM step ORDER BY number").fetchall()
+            steps = [Step(int(n), str(title), State.from_json(json.loads(text)), drop) for n, title, text, drop in rows]
             pictures = {
                 str(identity): Picture(np.frombuffer(features, dtype="<f4"), bytes(thumbnail))
                 for identity, features, thumbnail in self._database.execute("SELECT id, features, thumbnail FROM photo")
@@ -107,14 +119,14 @@ class Store:
     def record(
         self,
         facts: Mapping[str, object],
-        step: Step | None = None,
+        steps: Iterable[Step] = (),
         added: Mapping[str, Picture] | None = None,
         dropped: Iterable[int] = (),
         gone: Iterable[str] = (),
         priors: Mapping[str, bytes] | None = None,
         idle: Iterable[str] = (),
     ) -> None:
-        """Write facts, a step, photos and priors and delete dropped steps, gone photos and idle priors, all at once."""
+        """Write facts, steps, photos and priors and delete dropped steps, gone photos and idle priors, all at once."""
         with self._explained(), self._transaction():
             run = self._database
             for identity, picture in (added or {}).items():
@@ -124,9 +136,10 @@ class Store:
             run.executemany("DELETE FROM priors WHERE name = ?", [(name,) for name in idle])
             run.executemany("DELETE FROM step WHERE number = ?", [(number,) for number in dropped])
             run.executemany("DELETE FROM photo WHERE id = ?", [(identity,) for identity in gone])
-            if step is not None:
+            for step in steps:
                 written = json.dumps(step.state.to_json(), ensure_ascii=False)
-                run.execute("INSERT INTO step VALUES (?, ?, ?)", (step.number, step.title, written))
+                row = step.number, step.title, written, step.drop
+                run.execute("INSERT OR REPLACE INTO step VALUES (?, ?, ?, ?)", row)
             for name, value in facts.items():
                 run.execute("INSERT OR REPLACE INTO fact VALUES (?, ?)", (name, str(value)))
 
