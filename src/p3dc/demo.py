@@ -16,7 +16,7 @@ class Sample(NamedTuple):
 
 
 def load_sample() -> Sample:
-    """Read the sample of CUB features that ships; ``data/README.md`` says where it comes from.
+    """Read the sample of CUB features that ships with the package; ``data/README.md`` has its origin.
 
     Examples
     --------

@@ -2,4 +2,4 @@
 
 
 class InputError(ValueError):
-    """Bad input, told in one sentence: what is wrong, what was found, what to do."""
+    """Invalid input; the message says what is wrong, what was found and what to do."""

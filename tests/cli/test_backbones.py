@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from p3dc import Priors
 from tests.cli.test_photos import is_one_sentence
 from tests.conftest import make_features
@@ -33,8 +35,21 @@ def test_a_head_and_priors_of_photos_become_base_classes(p3dc, tmp_path):
     assert "has no last layer to take classes from" in errors
 
 
-def test_a_device_that_is_not_there_is_one_sentence(p3dc, tmp_path):
-    (tmp_path / "photos").mkdir()
-    status, _, errors = p3dc("extract", tmp_path / "photos", "--out", tmp_path / "out", "--device", "tpu")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "extract photos --out out",
+        "fit photos --out out.safetensors",
+        "label photos photos",
+        "predict model.safetensors photos",
+        "add model.safetensors photos",
+        "explain model.safetensors photos/teal/0.png",
+        "priors photos --out out.safetensors",
+    ],
+)
+def test_a_device_that_is_not_there_is_one_sentence(p3dc, fitted, network, line, monkeypatch):
+    monkeypatch.chdir(fitted.parent)
+    status, _, errors = p3dc(*line.split(), "--backbone", network, "--device", "tpu")
     assert status == 2
     assert is_one_sentence(errors)
+    assert "tpu" in errors

@@ -33,6 +33,26 @@ def test_a_signal_during_imports_ends_the_program_in_silence(number, delay):
     assert b"Traceback" not in errors
 
 
+@pytest.mark.parametrize(("last", "status"), [("    time.sleep(60)", 130), ("time.sleep(1)", 0)])
+def test_a_command_that_loses_an_interrupt_is_ended(last, status):
+    """A library may swallow the exception, or be left with a lock that nobody releases."""
+    program = f"""
+import os, signal, time
+from p3dc.cli import signals
+signals.GRACE = 0.5
+with signals.handling_signals() as begin:
+    begin()
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        pass
+{last}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
 def test_a_signal_that_is_ignored_stays_ignored():
     begin = (
         "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN); from p3dc.cli import main;"

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from p3dc import ImageClassifier
-from p3dc.cli import COMMANDS, backbones, photos, priors, research, serving
+from p3dc.cli import COMMANDS, backbones, extraction, photos, priors, reproduction, research, serving
 from p3dc.cli.outputs import Use, _uses, check_outputs
 from p3dc.cli.shared import app
 from p3dc.errors import InputError
@@ -127,7 +127,7 @@ def test_a_second_run_may_replace_what_the_first_wrote(p3dc, prepared, tmp_path,
 
 def test_every_output_of_every_command_is_declared():
     """A parameter whose help or name speaks of writing is marked, so that no command can leave out the check."""
-    for module in (research, priors, photos, backbones, serving):
+    for module in (research, reproduction, extraction, priors, photos, backbones, serving):
         assert module.__name__.rpartition(".")[2] in COMMANDS
     commands = [info.callback for group in (app, backbones.backbone) for info in group.registered_commands]
     assert len(commands) == 15

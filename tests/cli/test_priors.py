@@ -100,8 +100,12 @@ def test_an_interrupted_run_is_continued_and_named_features_are_kept(make, base,
     monkeypatch.undo()
     monkeypatch.setattr(extraction, "make_part", lambda *known, **options: 1 / 0)
     assert make(base)[0] == 0, "nothing is extracted twice"
-    assert (len(opened), (tmp_path / "priors.features").exists()) == (1, False)
+    assert (len(opened), len(FeatureSet.load(tmp_path / "priors.features"))) == (1, 36), "what was whole before stays"
     monkeypatch.undo()
+    summary = tmp_path / "priors.features" / extraction.SUMMARY
+    summary.write_text(summary.read_text().replace('"complete": true', '"complete": false'))
+    assert make(base)[0] == 0
+    assert not summary.parent.exists(), "what an interrupted run left is removed"
     assert make(base, "--features", tmp_path / "kept")[0] == 0
     assert len(FeatureSet.load(tmp_path / "kept")) == 36
 

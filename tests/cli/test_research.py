@@ -8,7 +8,7 @@ from matplotlib.image import imread
 
 from p3dc import FeatureSet, P3DCClassifier, Priors, evaluate, search
 from p3dc.baselines import L2N, TCPR
-from p3dc.cli import research  # noqa: F401
+from p3dc.cli import reproduction, research  # noqa: F401
 from p3dc.evaluation import report
 from p3dc.evaluation.search import gain_outside
 from p3dc.evaluation.splits import hold_out
@@ -158,7 +158,7 @@ def test_an_interrupted_reproduction_says_how_to_go_on(p3dc, files, tmp_path, mo
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("p3dc.cli.research.reproduce", stop)
+    monkeypatch.setattr("p3dc.cli.reproduction.reproduce", stop)
     status, output, errors = p3dc("reproduce", tmp_path, "--out", "report", "--quick")
     assert status == 130
     assert output == f"100 tasks of {tmp_path}; finished parts are kept in report\n"

@@ -14,29 +14,35 @@ from pathlib import Path
 from p3dc.cli.signals import handling_signals
 
 COMMANDS = {
-    "research": ("demo", "evaluate", "search", "reproduce"),
-    "priors": ("priors",),
-    "photos": ("extract", "fit", "predict", "label", "explain", "add"),
-    "backbones": ("backbone",),
+    "photos": ("fit", "predict", "label", "explain", "add"),
     "serving": ("serve",),
+    "extraction": ("extract",),
+    "priors": ("priors",),
+    "backbones": ("backbone",),
+    "research": ("demo", "evaluate", "search"),
+    "reproduction": ("reproduce",),
 }
 
 
 def main() -> None:
     """Run the command; report a user's mistake in one sentence, with status 2."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by the parent process
-            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
-        elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # α and β on a terminal that shows only ASCII
     try:
+        _prepare_streams()
         with handling_signals() as begin:
             _load(sys.argv[1:])
             begin()
             sys.exit(_run())
     except KeyboardInterrupt:  # in the moment before signals are handled
         sys.exit(130)
+
+
+def _prepare_streams() -> None:
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the parent process
+            setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # α and β on a terminal that shows only ASCII
 
 
 def _run() -> int:
@@ -48,7 +54,7 @@ def _run() -> int:
 
     warnings.showwarning = lambda message, *_: tell(str(message))
     try:
-        return app(standalone_mode=False) or 0
+        return app(prog_name="p3dc", standalone_mode=False) or 0
     except (typer.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:

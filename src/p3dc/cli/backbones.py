@@ -5,24 +5,36 @@ from typing import Annotated
 
 import typer
 
-from p3dc.cli.outputs import Use, command
-from p3dc.cli.shared import JsonFile, app, screen
+from p3dc.cli.outputs import Use, command, epilog
+from p3dc.cli.shared import FEATURES, NETWORK, OUTPUT, JsonFile, app, screen
 from p3dc.errors import InputError
 from p3dc.io.atomic import check_folder, write_json
 
-backbone = typer.Typer(help="Export networks, show them, and take base classes from them.", no_args_is_help=True)
-app.add_typer(backbone, name="backbone")
+backbone = typer.Typer(
+    help="Export networks, show them, and take base classes from them.",
+    epilog=epilog("p3dc backbone show efficientnet-lite0", "docs/howto/networks.md"),
+    no_args_is_help=True,
+)
+app.add_typer(backbone, name="backbone", rich_help_panel=FEATURES)
 
 Network = Annotated[str, typer.Argument(help="What --backbone takes."), Use.READS]
 
 
-@command(backbone)
+@command(backbone, example="p3dc backbone export timm:resnet18 --out resnet18/", page="howto/networks.md")
 def export(
     network: Annotated[str, typer.Argument(help="timm:NAME, with the name of a network of timm.")],
-    out: Annotated[Path, typer.Option(help="The folder to make, which --backbone then takes."), Use.WRITES_FOLDER],
-    pretrained: Annotated[bool, typer.Option(help="Fetch trained weights, or make random ones.")] = True,
-    head: Annotated[bool, typer.Option(help="Keep the last layer, for base classes.")] = True,
-    seed: Annotated[int, typer.Option(help="For the random images that it is checked with.")] = 0,
+    out: Annotated[
+        Path,
+        typer.Option(help="The folder to make, which --backbone then takes.", rich_help_panel=OUTPUT),
+        Use.WRITES_FOLDER,
+    ],
+    pretrained: Annotated[
+        bool, typer.Option(help="Fetch trained weights, or make random ones.", rich_help_panel=NETWORK)
+    ] = True,
+    head: Annotated[bool, typer.Option(help="Keep the last layer, for base classes.", rich_help_panel=NETWORK)] = True,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the random images that it is checked with.", rich_help_panel=NETWORK)
+    ] = 0,
     json: JsonFile = None,
 ) -> None:
     """Export a network of timm to ONNX with its preprocessing, and check it against torch."""
@@ -39,7 +51,7 @@ def export(
     screen().print(f"{network} exported to {out}: cosine to torch {cosine:.6f} at least")
 
 
-@command(backbone)
+@command(backbone, example="p3dc backbone show efficientnet-lite0", page="howto/networks.md")
 def show(network: Network, json: JsonFile = None) -> None:
     """Show what a network gives, how it preprocesses photos, and its digest."""
     from p3dc.images.backbones.loading import load_backbone
@@ -59,11 +71,15 @@ def show(network: Network, json: JsonFile = None) -> None:
         screen().print(f"{name}: {value}")
 
 
-@command(backbone)
+@command(
+    backbone,
+    example="p3dc backbone priors net/ photos.safetensors --out head.safetensors",
+    page="howto/networks.md",
+)
 def priors(
     network: Network,
     photos: Annotated[Path, typer.Argument(help="Priors of photos, made with this network; see p3dc priors.")],
-    out: Annotated[Path, typer.Option(help="The .safetensors file to write."), Use.WRITES_FILE],
+    out: Annotated[Path, typer.Option(help="The .safetensors file to write.", rich_help_panel=OUTPUT), Use.WRITES_FILE],
 ) -> None:
     """Take base classes from a network's last layer, with the geometry of priors that photos gave."""
     from p3dc.images.backbone_priors import backbone_priors

@@ -9,10 +9,13 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import wraps
+from inspect import cleandoc
 from pathlib import Path
+from textwrap import indent
 from typing import Any, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from p3dc.errors import InputError
 from p3dc.io.atomic import FIGURE_FORMATS, check_folder
@@ -34,8 +37,23 @@ class Use(Enum):
 READ = (Use.READS, Use.READS_PHOTOS)
 
 
-def command(group: typer.Typer, name: str | None = None) -> Callable[[Command], Command]:
-    """Register a command whose outputs are checked before it begins."""
+class _Command(TyperCommand):
+    """A command whose help lists --help after its own options."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return the option under a heading of its own, which comes last."""
+        option: Any = super().get_help_option(ctx)
+        option.rich_help_panel = "Help"
+        return option
+
+
+def command(
+    group: typer.Typer, name: str | None = None, *, example: str, page: str, panel: str | None = None
+) -> Callable[[Command], Command]:
+    """Register a command whose outputs are checked before it begins.
+
+    Its help ends with an example and with the page of the documentation; ``panel`` is its heading among the commands.
+    """
 
     def register(function: Command) -> Command:
         uses = _uses(function)
@@ -48,10 +66,19 @@ def command(group: typer.Typer, name: str | None = None) -> Callable[[Command], 
             check_outputs(given)
             function(**arguments)
 
-        group.command(name)(checked)
+        paragraphs = cleandoc(function.__doc__ or "").split("\n\n")
+        prose = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # Typer would keep its lines
+        group.command(name, cls=_Command, help=prose, epilog=epilog(example, f"docs/{page}"), rich_help_panel=panel)(
+            checked
+        )
         return function
 
     return register
+
+
+def epilog(example: str, page: str) -> str:
+    """Return the end of a help text: lines to try, and where to read on."""
+    return f"Example:\n\n{indent(example, '    ')}\n\nDocumentation: {page}"
 
 
 def check_outputs(given: Mapping[Use, Iterable[Location]]) -> None:

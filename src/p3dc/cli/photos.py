@@ -1,56 +1,59 @@
-"""Commands for photos: extract, fit, predict, label, explain, add."""
+"""Commands for photos: fit, predict, label, explain, add."""
 
 import fcntl
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from p3dc._arrays import Progress
 from p3dc.cli.csv_output import csv_output
 from p3dc.cli.outputs import Use, command
-from p3dc.cli.review import describe_pile, facts_of, print_review, report_failures
+from p3dc.cli.review import describe_pile, facts_of, print_review, report_failures, report_skipped
 from p3dc.cli.shared import (
-    Address,
+    CLASSES,
+    NETWORK,
+    OUTPUT,
+    PHOTOS,
     BackboneOption,
     DeviceOption,
-    Engine,
     JsonFile,
     PriorsOption,
     RejectOption,
+    ViewsOption,
     app,
-    engine_of,
     screen,
-    tell,
 )
 from p3dc.errors import InputError
 from p3dc.evaluation.progress import bar, changing_bar
 from p3dc.images.backbones.backbone import Backbone
-from p3dc.images.backbones.loading import DEFAULT, absolute_address, load_backbone
+from p3dc.images.backbones.loading import DEFAULT, load_backbone
 from p3dc.images.classifier import REJECT, ImageClassifier
 from p3dc.images.decoding import Photo
 from p3dc.images.examples import labelled
 from p3dc.images.prediction_rows import COLUMNS, row
 from p3dc.images.shards import LISTERS
-from p3dc.images.sources import ImageFile, list_images, readable
+from p3dc.images.sources import ImageFile, list_images
 from p3dc.io.atomic import check_folder, write_json
-from p3dc.io.store import Location, location
+from p3dc.io.store import location
 from p3dc.priors.prototypes import Priors
 
-if TYPE_CHECKING:
-    from p3dc.images.extraction import Extraction
-
 ModelFile = Annotated[Path, typer.Argument(help="A model that fit wrote.")]
-ViewsOption = Annotated[int, typer.Option(help="Views of each photo to average, from 1 to 7; N take N times as long.")]
 ModelBackbone = Annotated[
-    str | None, typer.Option(help="The folder or .onnx file that the model was made with."), Use.READS
+    str | None,
+    typer.Option(help="The folder or .onnx file that the model was made with.", rich_help_panel=NETWORK),
+    Use.READS,
 ]
-CsvFile = Annotated[Path | None, typer.Option("--csv", help="Write the labels to this file."), Use.WRITES_FILE]
+CsvFile = Annotated[
+    Path | None,
+    typer.Option("--csv", help="Write the labels to this file.", rich_help_panel=OUTPUT),
+    Use.WRITES_FILE,
+]
+NewModel = typer.Option(help="The .safetensors file to write the model to.", rich_help_panel=OUTPUT)
 SupportFolder = Annotated[
     Path,
     typer.Argument(help="A folder of photos for each class, or a CSV of path and label."),
@@ -58,51 +61,10 @@ SupportFolder = Annotated[
 ]
 
 
-@command(app)
-def extract(
-    images: Annotated[
-        Path,
-        typer.Argument(help="A folder, a CSV of path and label, or shards; here or in a store."),
-        Use.READS_PHOTOS,
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(help="Folder or address for the features; an interrupted run is continued."),
-        Use.WRITES_FOLDER,
-    ],
-    backbone: BackboneOption = DEFAULT,
-    views: ViewsOption = 1,
-    maps: Annotated[bool, typer.Option("--maps", help="Write feature maps from before the pooling, too.")] = False,
-    batch: Annotated[int, typer.Option(help="Images in a batch of the network.")] = 32,
-    part_rows: Annotated[int, typer.Option(help="Images in a part; an interrupted run repeats at most one.")] = 4096,
-    device: DeviceOption = None,
-    engine: Engine = "local",
-    address: Address = None,
-    json: JsonFile = None,
-) -> None:
-    """Extract features of images, as Parquet parts."""
-    folder = location(out)
-    skipped: Counter[str] = Counter()
-    files: Iterable[ImageFile] = reporting_skipped(list_images(images, skipped), skipped)
-    options = {"views": views, "maps": maps, "part_rows": part_rows, "batch": batch}
-    with engine_of(engine, address) as on_ray, bar("images") as progress:
-        if not on_ray and isinstance(location(images), Path):
-            files = list(files)  # then the bar knows how many there are
-        done = extract_images(files, backbone, device, folder, on_ray=on_ray, **options, progress=progress)
-    if json is not None:
-        failed = [{"id": key, "why": why} for key, why in done.failures]
-        write_json(json, {"folder": str(folder), "rows": done.n_rows, "files": done.n_files, "failures": failed})
-    report_failures(done.failures)
-    earlier = f", {done.n_kept:,} of them by an earlier run" if done.n_kept else ""
-    screen().print(f"{done.n_rows:,} of {done.n_files:,} images extracted to {readable(folder)}{earlier}")
-    if not done.n_rows:
-        raise InputError("none of the images could be read. Look at the reasons above.")
-
-
-@command(app)
+@command(app, example="p3dc fit photos/ --out model.safetensors", page="howto/photos.md", panel=PHOTOS)
 def fit(
     support: SupportFolder,
-    out: Annotated[Path, typer.Option(help="The .safetensors file to write."), Use.WRITES_FILE],
+    out: Annotated[Path, NewModel, Use.WRITES_FILE],
     priors: PriorsOption = "backbone",
     backbone: BackboneOption = DEFAULT,
     device: DeviceOption = None,
@@ -110,7 +72,11 @@ def fit(
     views: ViewsOption = 1,
     unlabelled: Annotated[
         list[Path] | None,
-        typer.Option(help="Photos without labels, or a folder of them, to refine the classes with.", readable=False),
+        typer.Option(
+            help="Photos without labels, or a folder of them, to refine the classes with; may be repeated.",
+            readable=False,
+            rich_help_panel=CLASSES,
+        ),
         Use.READS_PHOTOS,
     ] = None,
     json: JsonFile = None,
@@ -135,20 +101,21 @@ def fit(
     print_review(classifier, out)
 
 
-@command(app)
+@command(app, example="p3dc add model.safetensors more/", page="howto/photos.md", panel=PHOTOS)
 def add(
     model: ModelFile,
     support: Annotated[
         Path, typer.Argument(help="More photos: a folder for each class, known or new."), Use.READS_PHOTOS
     ],
     backbone: ModelBackbone = None,
+    device: DeviceOption = None,
     json: JsonFile = None,
 ) -> None:
     """Add photos of known or new classes to a model."""
     check_folder(model)  # it is replaced
     n_files = len(_list_labelled(support))
     with _locked(model), bar("photos") as progress:
-        before = ImageClassifier.load(model, backbone)
+        before = ImageClassifier.load(model, backbone, device=device)
         after = before.add(support, progress)
         if len(after.failures) < n_files:
             after.save(model)
@@ -163,7 +130,12 @@ def add(
         raise InputError("none of the photos could be read, so nothing was added. Look at the reasons above.")
 
 
-@command(app)
+@command(
+    app,
+    example="p3dc predict model.safetensors new/ --csv labels.csv",
+    page="howto/photos.md",
+    panel=PHOTOS,
+)
 def predict(
     model: ModelFile,
     photos: Annotated[
@@ -172,7 +144,8 @@ def predict(
     csv_file: CsvFile = None,
     backbone: ModelBackbone = None,
     views: Annotated[
-        int | None, typer.Option(help="Views of each photo; by default as many as of the examples.")
+        int | None,
+        typer.Option(help="Views of each photo; by default as many as of the examples.", rich_help_panel=NETWORK),
     ] = None,
     device: DeviceOption = None,
     json: JsonFile = None,
@@ -201,7 +174,7 @@ def predict(
         screen(errors=True).print(f"{counts.total():,} photos labelled in {csv_file}: {listed}")
 
 
-@command(app)
+@command(app, example="p3dc label photos/ new/ --csv labels.csv", page="howto/photos.md", panel=PHOTOS)
 def label(
     support: SupportFolder,
     photos: Annotated[
@@ -214,11 +187,12 @@ def label(
     reject: RejectOption = REJECT,
     views: ViewsOption = 1,
     equal: Annotated[
-        bool, typer.Option("--equal", help="All photos are of the classes, about equally many of each.")
+        bool,
+        typer.Option(
+            "--equal", help="All photos are of the classes, about equally many of each.", rich_help_panel=CLASSES
+        ),
     ] = False,
-    save: Annotated[
-        Path | None, typer.Option(help="Write the model to this .safetensors file."), Use.WRITES_FILE
-    ] = None,
+    save: Annotated[Path | None, NewModel, Use.WRITES_FILE] = None,
     json: JsonFile = None,
 ) -> None:
     """Label photos together: they refine each other's labels, and those like no class are grouped."""
@@ -255,40 +229,35 @@ def label(
         console.print(f"Model: {save}")
 
 
-@command(app)
+@command(
+    app,
+    example="p3dc explain model.safetensors new/0.png --out why.png",
+    page="howto/photos.md",
+    panel=PHOTOS,
+)
 def explain(
     model: ModelFile,
     photo: Annotated[Path, typer.Argument(help="The photo to explain.")],
-    out: Annotated[Path, typer.Option(help="The picture to write, as .png, .svg or .pdf."), Use.WRITES_FIGURE] = Path(
-        "explanation.png"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(help="The picture to write, as .png, .svg or .pdf.", rich_help_panel=OUTPUT),
+        Use.WRITES_FIGURE,
+    ] = Path("explanation.png"),
     backbone: ModelBackbone = None,
+    device: DeviceOption = None,
     json: JsonFile = None,
 ) -> None:
     """Show why a photo has its label: the nearest examples and the base classes that pulled them."""
     from p3dc.figures import ExplanationDisplay
     from p3dc.images.explanation import explain as explain_photo
 
-    explanation = explain_photo(ImageClassifier.load(model, backbone), photo)
+    explanation = explain_photo(ImageClassifier.load(model, backbone, device=device), photo)
     ExplanationDisplay(explanation).save(out)
     if json is not None:
         write_json(json, explanation.to_json())
     for line in explanation.lines():
         screen().print(line)
     screen().print(f"Picture: {out}")
-
-
-def extract_images(
-    files: Iterable[ImageFile], backbone: str, device: str | None, out: Location, *, on_ray: bool, **options: Any
-) -> "Extraction":
-    """Extract here or on Ray."""
-    if not on_ray:
-        from p3dc.images.extraction import extract as extract_here
-
-        return extract_here(files, load_backbone(backbone, device=device), out, **options)
-    from p3dc.cluster.extraction import extract as extract_on_ray
-
-    return extract_on_ray(files, partial(load_backbone, absolute_address(backbone), device=device), out, **options)
 
 
 def _check_model(out: Path) -> None:
@@ -310,20 +279,8 @@ def _list_labelled(support: Path) -> list[ImageFile]:
     """List labelled photos and report skipped files."""
     skipped: Counter[str] = Counter()
     files = labelled(support, skipped)
-    _report_skipped(skipped)
+    report_skipped(skipped)
     return files
-
-
-def reporting_skipped(files: Iterable[ImageFile], skipped: Counter[str]) -> Iterator[ImageFile]:
-    """Pass images on; after the last, report skipped files."""
-    yield from files
-    _report_skipped(skipped)
-
-
-def _report_skipped(skipped: Counter[str]) -> None:
-    if skipped:
-        listed = ", ".join(f"{readable(ending) or 'no ending'} {count:,}" for ending, count in skipped.most_common(5))
-        tell(f"{skipped.total():,} files that do not end like an image are skipped: {listed}")
 
 
 def _list_photos(photos: Iterable[Path]) -> list[Photo]:

@@ -10,15 +10,19 @@ from typing import Annotated
 import typer
 
 from p3dc._arrays import Progress
+from p3dc.cli.extraction import extract_images, reporting_skipped
 from p3dc.cli.outputs import Use, check_outputs, command
-from p3dc.cli.photos import ViewsOption, extract_images, reporting_skipped
 from p3dc.cli.review import report_failures
 from p3dc.cli.shared import (
+    CLASSES,
+    FEATURES,
+    OUTPUT,
     Address,
     BackboneOption,
     DeviceOption,
     Engine,
     JsonFile,
+    ViewsOption,
     app,
     engine_of,
     screen,
@@ -29,7 +33,7 @@ from p3dc.evaluation.progress import changing_bar
 from p3dc.features import stream_features, stream_keyed
 from p3dc.images.backbones.loading import DEFAULT
 from p3dc.images.central_photos import with_thumbnails
-from p3dc.images.extraction import discard
+from p3dc.images.extraction import discard, is_finished
 from p3dc.images.shards import has_images
 from p3dc.images.sources import ImageFile, list_images, readable
 from p3dc.io.atomic import write_json
@@ -37,7 +41,12 @@ from p3dc.io.store import Location, location
 from p3dc.priors.prototypes import Priors
 
 
-@command(app)
+@command(
+    app,
+    example="p3dc priors base.npz --out priors.safetensors\np3dc priors pile/ --unlabelled --out priors.safetensors",
+    page="howto/photos.md",
+    panel=FEATURES,
+)
 def priors(
     sources: Annotated[
         list[Path],
@@ -47,25 +56,32 @@ def priors(
         ),
         Use.READS_PHOTOS,
     ],
-    out: Annotated[Path, typer.Option(help="The .safetensors file to write."), Use.WRITES_FILE],
+    out: Annotated[Path, typer.Option(help="The .safetensors file to write.", rich_help_panel=OUTPUT), Use.WRITES_FILE],
     unlabelled: Annotated[
-        bool, typer.Option("--unlabelled", help="Ignore labels, and average clusters of all rows instead.")
+        bool,
+        typer.Option(
+            "--unlabelled", help="Ignore labels, and average clusters of all rows instead.", rich_help_panel=CLASSES
+        ),
     ] = False,
     backbone: BackboneOption = DEFAULT,
     views: ViewsOption = 1,
     device: DeviceOption = None,
     features: Annotated[
         Path | None,
-        typer.Option(help="Keep the features of photos in this folder; by default they are removed in the end."),
+        typer.Option(
+            help="Keep the features of photos in this folder; by default they are removed in the end if they are new.",
+            rich_help_panel=OUTPUT,
+        ),
         Use.WRITES_FOLDER,
     ] = None,
     engine: Engine = "local",
     address: Address = None,
     json: JsonFile = None,
 ) -> None:
-    """Average base classes, or clusters of photos without labels; several sources are merged.
+    """Make base classes: the means of labelled classes, or of clusters of photos without labels.
 
-    The features of photos are written to a folder next to the priors first, and an interrupted run is continued.
+    Several sources are merged. The features of photos are written to a folder next to the priors first, and an
+    interrupted run is continued.
     """
     if out.suffix != ".safetensors":
         raise InputError(f"{out} ends in {out.suffix!r}. Priors are written as .safetensors.")
@@ -75,6 +91,7 @@ def priors(
     photos = _list_photos([path for path in sources if _has_photos(path)], unlabelled)
     files = [path for path in sources if not _has_photos(path)]
     kept = features or out.with_suffix(".features")
+    finished = is_finished(kept)  # by an earlier command, so it stays
     if photos:
         check_outputs({Use.READS_PHOTOS: map(location, sources), Use.WRITES_FOLDER: [location(kept)]})
     with engine_of(engine, address) as on_ray, changing_bar() as begin:
@@ -91,7 +108,7 @@ def priors(
             steps = (step_progress(progress, step, len(files)) for step in range(len(files)))
             found = Priors.merge(_average(path, on_ray, step) for path, step in zip(files, steps, strict=True))
     found.save(out)
-    if photos and features is None:
+    if photos and features is None and not finished:
         discard(kept)
     rows = 0 if found.counts is None else int(found.counts.sum())
     screen().print(f"{found} from {rows:,} rows, written to {out}")

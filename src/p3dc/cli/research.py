@@ -1,4 +1,4 @@
-"""Commands for features: demo, evaluate, search, reproduce."""
+"""Experiments on features: demo, evaluate, search."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,14 +8,28 @@ import typer
 from rich.console import Console
 
 from p3dc.adaptive.settings import check_weights
-from p3dc.baselines.registry import TABLE_1, also_read
+from p3dc.baselines.registry import also_read
 from p3dc.cli.outputs import Use, command
-from p3dc.cli.shared import Address, Engine, JsonFile, app, engine_of, screen, tell
+from p3dc.cli.shared import (
+    COMPUTING,
+    EXPERIMENTS,
+    METHOD,
+    OUTPUT,
+    TASKS,
+    Address,
+    Engine,
+    JsonFile,
+    Seed,
+    TaskCount,
+    app,
+    engine_of,
+    screen,
+)
 from p3dc.demo import load_sample
 from p3dc.errors import InputError
 from p3dc.evaluation import report
 from p3dc.evaluation.executors import Drawing, Executor
-from p3dc.evaluation.progress import bar, changing_bar
+from p3dc.evaluation.progress import bar
 from p3dc.evaluation.protocol import DEFAULT_METHODS, DRAWN_FOR_NOVEL, KEYS, EvaluationPlan, EvaluationResult, run_plan
 from p3dc.evaluation.search import SearchResult, gain_outside, search
 from p3dc.evaluation.splits import check_disjoint, hold_out
@@ -24,35 +38,51 @@ from p3dc.figures import GridDisplay, save_figure
 from p3dc.io.atomic import write_json
 from p3dc.method import ATTENTIONS
 from p3dc.priors.prototypes import Priors
-from p3dc.reproduce.claims import claims, count
-from p3dc.reproduce.experiments import QUICK, Plan
-from p3dc.reproduce.run import reproduce
-from p3dc.reproduce.tables import unmeasured
 from p3dc.scoring.device_memory import open_device
 from p3dc.tasks import PileBalance
 
-Base = Annotated[Path, typer.Option(help="Features of the base classes, or their priors as .safetensors.")]
-Way = Annotated[int, typer.Option(help="Classes in a task.")]
-Query = Annotated[int, typer.Option(help="Queries of each class.")]
-TaskCount = Annotated[int, typer.Option("--tasks", help="How many tasks to draw.")]
-Seed = Annotated[int, typer.Option(help="Seed of the random sequence of tasks.")]
-Nearest = Annotated[int, typer.Option(help="Base classes that may pull each sample, the paper's M.")]
-Power = Annotated[float, typer.Option(help="Exponent of Tukey's transform, the paper's λ; 0 is the logarithm.")]
-DeviceName = Annotated[str | None, typer.Option("--device", help="cuda, cuda:1 or cpu with torch; NumPy by default.")]
+DATA, PILE = "Features", "Unlabelled photos of each task"
+"""Headings of options."""
+
+Base = Annotated[
+    Path,
+    typer.Option(help="Features of the base classes, or their priors as .safetensors.", rich_help_panel=DATA),
+]
+Way = Annotated[int, typer.Option(help="Classes in a task.", rich_help_panel=TASKS)]
+Query = Annotated[int, typer.Option(help="Queries of each class.", rich_help_panel=TASKS)]
+Nearest = Annotated[
+    int, typer.Option(help="Base classes that may pull each sample, the paper's M.", rich_help_panel=METHOD)
+]
+Power = Annotated[
+    float,
+    typer.Option(help="Exponent of Tukey's transform, the paper's λ; 0 is the logarithm.", rich_help_panel=METHOD),
+]
+DeviceName = Annotated[
+    str | None,
+    typer.Option("--device", help="cuda, cuda:1 or cpu with torch; NumPy by default.", rich_help_panel=COMPUTING),
+]
 MemoryShare = Annotated[
-    str | None, typer.Option("--memory", help="How much of the device's memory to use: 2GB, or 0.3 of what is free.")
+    str | None,
+    typer.Option(
+        "--memory",
+        help="How much of the device's memory to use: 2GB, or 0.3 of what is free.",
+        rich_help_panel=COMPUTING,
+    ),
 ]
 Scale = Annotated[
     float | None,
-    typer.Option(help="Multiplies the similarities to the priors, except with --auto. [default: 1.0, the paper's]"),
+    typer.Option(
+        help="Multiplies the similarities to the priors, except with --auto; 1.0 by default, as in the paper.",
+        rich_help_panel=METHOD,
+    ),
 ]
 
 
-@command(app)
+@command(app, example="p3dc demo", page="explanation/paper.md", panel=EXPERIMENTS)
 def demo(
-    out: Annotated[Path, typer.Option(help="Where to save the (α, β) heat maps."), Use.WRITES_FIGURE] = Path(
-        "p3dc-demo.png"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Where to save the (α, β) heat maps.", rich_help_panel=OUTPUT), Use.WRITES_FIGURE
+    ] = Path("p3dc-demo.png"),
     tasks: TaskCount = 2000,
     seed: Seed = 0,
     json: JsonFile = None,
@@ -77,42 +107,67 @@ def demo(
         write_json(json, report.results_json(plan, results))
 
 
-@command(app)
+@command(
+    app,
+    example="p3dc evaluate --base base.npz --novel novel.npz --shot 1 --shot 5",
+    page="explanation/methods.md",
+    panel=EXPERIMENTS,
+)
 def evaluate(
     base: Base,
-    novel: Annotated[Path, typer.Option(help="Features of the classes to test on.")],
-    validation: Annotated[Path | None, typer.Option(help="Features of the classes to choose α and β on.")] = None,
+    novel: Annotated[Path, typer.Option(help="Features of the classes to test on.", rich_help_panel=DATA)],
+    validation: Annotated[
+        Path | None, typer.Option(help="Features of the classes to choose α and β on.", rich_help_panel=DATA)
+    ] = None,
     way: Way = 5,
-    shot: Annotated[list[int], typer.Option(help="Labelled samples of each class; may be repeated.")] = [1],  # noqa: B006
+    shot: Annotated[
+        list[int], typer.Option(help="Labelled samples of each class; may be repeated.", rich_help_panel=TASKS)
+    ] = [1],  # noqa: B006
     query: Query = 15,
     tasks: TaskCount = 2000,
     seed: Seed = 0,
-    alpha: Annotated[float | None, typer.Option(help="Weight of the sample level.")] = None,
-    beta: Annotated[float | None, typer.Option(help="Weight of the task level.")] = None,
-    extrapolate: Annotated[bool, typer.Option(help="Let α and β leave the triangle.")] = False,
+    alpha: Annotated[float | None, typer.Option(help="Weight of the sample level.", rich_help_panel=METHOD)] = None,
+    beta: Annotated[float | None, typer.Option(help="Weight of the task level.", rich_help_panel=METHOD)] = None,
+    extrapolate: Annotated[bool, typer.Option(help="Let α and β leave the triangle.", rich_help_panel=METHOD)] = False,
     nearest: Nearest = 5,
     power: Power = 0.5,
     scale: Scale = None,
     attention: Annotated[
-        list[str], typer.Option(help=f"{', '.join(ATTENTIONS)}; may be repeated, each gives a row.")
+        list[str],
+        typer.Option(help=f"{', '.join(ATTENTIONS)}; may be repeated, each gives a row.", rich_help_panel=METHOD),
     ] = ["raw"],  # noqa: B006
-    method: Annotated[list[str], typer.Option(help=f"{', '.join(KEYS)}; may be repeated.")] = list(DEFAULT_METHODS),  # noqa: B006
+    method: Annotated[
+        list[str], typer.Option(help=f"{', '.join(KEYS)}; may be repeated.", rich_help_panel=METHOD)
+    ] = list(DEFAULT_METHODS),  # noqa: B006
     auto: Annotated[
-        bool, typer.Option("--auto", help="Add a row whose α, β and scale are chosen for each task.")
+        bool,
+        typer.Option("--auto", help="Add a row whose α, β and scale are chosen for each task.", rich_help_panel=METHOD),
     ] = False,
     unknown: Annotated[
-        int, typer.Option(help="Queries of other classes for each task, to measure open-set detection.")
+        int,
+        typer.Option(
+            help="Queries of other classes for each task, to measure open-set detection.", rich_help_panel=TASKS
+        ),
     ] = 0,
-    pile: Annotated[int, typer.Option(help="Unlabelled photos of each task that --auto may learn from.")] = 0,
+    pile: Annotated[
+        int, typer.Option(help="Unlabelled photos of each task that --auto may learn from.", rich_help_panel=PILE)
+    ] = 0,
     pile_balance: Annotated[
-        str, typer.Option(help="Classes in the pile: equal, one, or the concentration of a Dirichlet distribution.")
+        str,
+        typer.Option(
+            help="Classes in the pile: equal, one, or the concentration of a Dirichlet distribution.",
+            rich_help_panel=PILE,
+        ),
     ] = "equal",
-    pile_unknown: Annotated[float, typer.Option(help="Share of the pile that is of other classes.")] = 0.0,
+    pile_unknown: Annotated[
+        float, typer.Option(help="Share of the pile that is of other classes.", rich_help_panel=PILE)
+    ] = 0.0,
     pile_unknown_classes: Annotated[
-        int | None, typer.Option(help="How many classes the other photos of a pile are of; by default any.")
+        int | None,
+        typer.Option(help="How many classes the other photos of a pile are of; by default any.", rich_help_panel=PILE),
     ] = None,
     pile_queries: Annotated[
-        str, typer.Option(help="inside: classify the photos of the pile; outside: other photos.")
+        str, typer.Option(help="inside: classify the photos of the pile; outside: other photos.", rich_help_panel=PILE)
     ] = "inside",
     engine: Engine = "local",
     address: Address = None,
@@ -181,30 +236,48 @@ def evaluate(
         write_json(json, report.results_json(plan, results))
 
 
-@command(app, "search")
+@command(
+    app,
+    "search",
+    example="p3dc search --base base.npz --shot 5 --figure grid.png",
+    page="explanation/auto.md",
+    panel=EXPERIMENTS,
+)
 def search_command(
     base: Base,
     validation: Annotated[
         Path | None,
-        typer.Option(help="Features of the classes to choose on; without them a quarter of the base classes."),
+        typer.Option(
+            help="Features of the classes to choose on; without them a quarter of the base classes.",
+            rich_help_panel=DATA,
+        ),
     ] = None,
     way: Way = 5,
-    shot: Annotated[int, typer.Option(help="Labelled samples of each class.")] = 1,
+    shot: Annotated[int, typer.Option(help="Labelled samples of each class.", rich_help_panel=TASKS)] = 1,
     query: Query = 15,
     tasks: TaskCount = 2000,
     seed: Seed = 0,
-    step: Annotated[float, typer.Option(help="Distance of neighbouring points.")] = 0.1,
-    margin: Annotated[float, typer.Option(help="How far outside the triangle to look.")] = 0.0,
-    nearest: Annotated[list[int], typer.Option(help="Base classes that may pull a sample, M; may be repeated.")] = [5],  # noqa: B006
+    step: Annotated[float, typer.Option(help="Distance of neighbouring points.", rich_help_panel=METHOD)] = 0.1,
+    margin: Annotated[float, typer.Option(help="How far outside the triangle to look.", rich_help_panel=METHOD)] = 0.0,
+    nearest: Annotated[
+        list[int], typer.Option(help="Base classes that may pull a sample, M; may be repeated.", rich_help_panel=METHOD)
+    ] = [5],  # noqa: B006
     power: Power = 0.5,
     scale: Annotated[
-        list[float] | None, typer.Option(help="Multiplies similarities to priors; may be repeated. [default: 1.0]")
+        list[float] | None,
+        typer.Option(
+            help="Multiplies similarities to priors; may be repeated; 1.0 by default.", rich_help_panel=METHOD
+        ),
     ] = None,
-    auto: Annotated[bool, typer.Option("--auto", help="Search in the whitened space, at its own scale.")] = False,
-    attention: Annotated[str, typer.Option(help=", ".join(ATTENTIONS) + ".")] = "raw",
+    auto: Annotated[
+        bool, typer.Option("--auto", help="Search in the whitened space, at its own scale.", rich_help_panel=METHOD)
+    ] = False,
+    attention: Annotated[str, typer.Option(help=", ".join(ATTENTIONS) + ".", rich_help_panel=METHOD)] = "raw",
     device: DeviceName = None,
     memory: MemoryShare = None,
-    figure: Annotated[Path | None, typer.Option(help="Save the heat map to this file."), Use.WRITES_FIGURE] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Save the heat map to this file.", rich_help_panel=OUTPUT), Use.WRITES_FIGURE
+    ] = None,
     json: JsonFile = None,
 ) -> None:
     """Search a grid of α and β, scales and M on classes other than those to be tested."""
@@ -245,52 +318,6 @@ def search_command(
         _save_heat_maps({report.shots(shot): result}, figure)
     if json is not None:
         write_json(json, report.search_json(result, outside))
-
-
-@command(app, "reproduce")
-def reproduce_command(
-    data: Annotated[list[Path], typer.Argument(help="Folders with base, validation and novel features.")],
-    out: Annotated[
-        Path,
-        typer.Option(help="Folder for the report; finished parts in it are not computed again."),
-        Use.WRITES_FOLDER,
-    ],
-    tasks: TaskCount = 2000,
-    methods: Annotated[list[str], typer.Option(help=f"{', '.join(TABLE_1)}; may be repeated.")] = list(TABLE_1),  # noqa: B006
-    quick: Annotated[bool, typer.Option(help="100 tasks, and 20 of slow methods.")] = False,
-    protocol: Annotated[str, typer.Option(help="paper, or release: as the authors' released scripts.")] = "paper",
-    seed: Seed = 0,
-    known_as: Annotated[
-        list[str],
-        typer.Option(
-            "--as", help="miniimagenet, tieredimagenet or cub, if class names do not say so; once per folder."
-        ),
-    ] = [],  # noqa: B006
-) -> None:
-    """Run the paper's experiments and write a report with every table and figure.
-
-    The paper's numbers are shown for data sets that have the paper's classes, by their WordNet ids or names, or that
-    --as declares to be the paper's.
-    """
-    amounts = QUICK if quick else {"n_tasks": tasks}
-    plan = Plan(**amounts, seed=seed, protocol=protocol, methods=methods)  # type: ignore[arg-type]
-    console = screen()
-    console.print(f"{plan.n_tasks:,} tasks of {', '.join(map(str, data))}; finished parts are kept in {out}")
-    try:
-        with changing_bar() as start_step:
-            studies = reproduce(data, out, plan, start_step, known_as)
-    except KeyboardInterrupt:
-        tell(f"stopped. Run the same command again to go on from the finished parts in {out}.")
-        raise
-    for study in studies:
-        found = claims(study)
-        told = count(found) if found else "not one of the paper's data sets by its classes; nothing to compare with"
-        console.print(f"{study.data.name}: {told}")
-        if study.data.held_out:
-            console.print("  no validation features: α, β and all other parameters chosen on held-out base classes")
-        for line in unmeasured(study):
-            console.print(f"  {line}")
-    console.print(f"Report: {out / 'report.html'}")
 
 
 def _load_base(path: Path, also: Sequence[str] = ()) -> FeatureSet | Priors:

@@ -1,11 +1,13 @@
 """What the commands for photos print and write about a model: its classes, doubtful examples, failed photos."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from p3dc.cli.shared import screen, tell
 from p3dc.images.classifier import ImageClassifier
+from p3dc.images.sources import readable
 
 MAX_DUPLICATES = 20
 """How many pairs of duplicates are printed."""
@@ -15,6 +17,13 @@ def report_failures(failures: Iterable[tuple[str, str]]) -> None:
     """Print each photo that could not be used, and why."""
     for key, why in failures:
         tell(f"{key}: {why}")
+
+
+def report_skipped(skipped: Counter[str]) -> None:
+    """Print how many files were left out because of their endings."""
+    if skipped:
+        listed = ", ".join(f"{readable(ending) or 'no ending'} {count:,}" for ending, count in skipped.most_common(5))
+        tell(f"{skipped.total():,} files that do not end like an image are skipped: {listed}")
 
 
 def print_review(classifier: ImageClassifier, out: Path) -> None:

@@ -11,30 +11,58 @@ import typer
 from rich.console import Console
 
 import p3dc
-from p3dc.cli.outputs import Use
+from p3dc.cli.outputs import Use, epilog
 from p3dc.errors import InputError
 
 ENGINES = ("local", "ray")
 
-Engine = Annotated[str, typer.Option(help="local, or ray: processes on a Ray cluster or on this machine.")]
+PHOTOS, FEATURES, EXPERIMENTS = "Label photos", "Features, networks and base classes", "Experiments"
+"""Headings of commands."""
+
+CLASSES, NETWORK, TASKS, METHOD = "Classes", "Network", "Tasks", "Method"
+COMPUTING, OUTPUT = "Computing", "Output"
+"""Headings of options."""
+
+Engine = Annotated[
+    str,
+    typer.Option(help="local, or ray: processes on a Ray cluster or on this machine.", rich_help_panel=COMPUTING),
+]
 Address = Annotated[
-    str | None, typer.Option(help="host:port of a running Ray cluster; by default one is started on this machine.")
+    str | None,
+    typer.Option(
+        help="host:port of a running Ray cluster; by default one is started on this machine.", rich_help_panel=COMPUTING
+    ),
 ]
 BackboneOption = Annotated[
     str,
-    typer.Option(help="efficientnet-lite0, -lite0-int8, -lite1, -lite2, hf:OWNER/NAME on the Hub, a folder, or .onnx."),
+    typer.Option(
+        help="efficientnet-lite0, -lite0-int8, -lite1, -lite2, hf:OWNER/NAME on the Hub, a folder, or .onnx.",
+        rich_help_panel=NETWORK,
+    ),
     Use.READS,
 ]
 DeviceOption = Annotated[
-    str | None, typer.Option(help="Where the network runs: cpu (the default), cuda, openvino, coreml or directml.")
+    str | None,
+    typer.Option(
+        help="Where the network runs: cpu (the default), cuda, openvino, coreml or directml.",
+        rich_help_panel=NETWORK,
+    ),
 ]
-PriorsOption = Annotated[
-    str,
-    typer.Option(help="Your own priors as .safetensors, backbone for the classes it was trained on, or none."),
-    Use.READS,
+ViewsOption = Annotated[
+    int,
+    typer.Option(help="Views of each photo to average, from 1 to 7; N take N times as long.", rich_help_panel=NETWORK),
 ]
-RejectOption = Annotated[float, typer.Option(help="Share of photos of other classes to label unknown; 0 for none.")]
-JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the results to this file."), Use.WRITES_FILE]
+PRIORS_HELP = "Your own priors as .safetensors, backbone for the classes it was trained on, or none."
+PriorsOption = Annotated[str, typer.Option(help=PRIORS_HELP, rich_help_panel=CLASSES), Use.READS]
+REJECT_HELP = "Share of photos of other classes to label unknown; 0 for none."
+RejectOption = Annotated[float, typer.Option(help=REJECT_HELP, rich_help_panel=CLASSES)]
+TaskCount = Annotated[int, typer.Option("--tasks", help="How many tasks to draw.", rich_help_panel=TASKS)]
+Seed = Annotated[int, typer.Option(help="Seed of the random sequence of tasks.", rich_help_panel=TASKS)]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", help="Write the results to this file.", rich_help_panel=OUTPUT),
+    Use.WRITES_FILE,
+]
 
 LONGEST = 600
 """Characters of a message: some hundred, whatever a damaged file has for a name."""
@@ -44,6 +72,7 @@ STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 app = typer.Typer(
     help="Few-shot classification without training.",
+    epilog=epilog("p3dc fit photos/ --out model.safetensors\np3dc predict model.safetensors new/", "README.md"),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
