@@ -1,7 +1,8 @@
 """Damage files many times and count what comes of it, in a process of its own.
 
 Run ``python -m tests.hostile.attack SEED N KIND...`` for N damaged files of each kind, or with 0 for N to flip every
-bit once. The process has 3 GB, and 20 s for each file. It prints a JSON list of [kind, damage, outcome, number].
+bit once. The process has 3 GB, and 20 s of processor time for each file, so that
+a busy machine makes no hang. It prints a JSON list of [kind, damage, outcome, number].
 """
 
 import json
@@ -33,7 +34,7 @@ def _stop(*_):
 
 def outcome(kind, path, sound):
     """What comes of reading a file: refused, the same as the sound file, other content, a hang or a traceback."""
-    signal.setitimer(signal.ITIMER_REAL, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:
         return "the same" if repr(kind.read(path)) == sound else "other content"
     except InputError as error:
@@ -43,7 +44,7 @@ def outcome(kind, path, sound):
     except Exception as error:
         return f"traceback: {type(error).__name__}: {error!s:.200}"
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def damaged_files(content, seed, n):
@@ -75,7 +76,7 @@ def main():
     seed, n, *names = sys.argv[1:]
     warnings.simplefilter("error")
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    signal.signal(signal.SIGALRM, _stop)
+    signal.signal(signal.SIGPROF, _stop)
     counts = {name: attack(name, int(seed), int(n)) for name in names}
     rows = [[name, *key, number] for name, found in counts.items() for key, number in sorted(found.items())]
     print(json.dumps(rows))  # noqa: T201

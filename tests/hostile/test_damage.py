@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
+from p3dc.errors import InputError
 from tests.hostile.files import KINDS
 
 OWN = [name for name, kind in KINDS.items() if kind.own]
-SEEDS = range(int(os.environ.get("P3DC_CAMPAIGN_SEEDS", "20")))
+SEEDS = range(int(os.environ.get("P3DC_CAMPAIGN_SEEDS", "12")))
 
 
 def rows_of(seed, n, names):
@@ -33,14 +34,35 @@ def test_damaged_files_are_refused_or_harmless():
     assert sum(number for *_, number in rows) > 180 * len(KINDS)
 
 
+def test_damaged_names_in_the_directory_of_an_npz_are_refused(tmp_path):
+    """Renamed digests would not be checked, and renamed ids would be missing."""
+    path = tmp_path / "features.npz"
+    KINDS["features, npz"].write(path)
+    content = path.read_bytes()
+    for names in (["digests"], ["digests", "ids"], ["digests", "views"]):
+        damaged = content
+        for name in names:
+            place = damaged.rindex(f"{name}.npy".encode())
+            damaged = damaged[:place] + b"x" + damaged[place + 1 :]
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match="is damaged"):
+            KINDS["features, npz"].read(path)
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", OWN)
-def test_every_flipped_bit_is_refused_or_harmless(name):
-    check(rows_of(0, 0, [name]))
+def test_every_flipped_bit_is_refused_or_harmless(name, count):
+    rows = rows_of(0, 0, [name])
+    for _, _, outcome, number in rows:
+        count("every single bit", name, outcome, number)
+    check(rows)
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", KINDS)
-def test_much_damage_is_refused_or_harmless(name, seed):
-    check(rows_of(1 + seed, 7000, [name]))
+def test_much_damage_is_refused_or_harmless(name, seed, count):
+    rows = rows_of(1 + seed, 7000, [name])
+    for _, _, outcome, number in rows:
+        count("random damage", name, outcome, number)
+    check(rows)

@@ -82,13 +82,13 @@ def test_keys_that_are_huge_or_collide_are_refused_at_once(tmp_path, keys):
     path = tmp_path / "set.plk"
     row = np.ones(2, dtype=np.float32)
     path.write_bytes(pickle.dumps({key: [row] for key in keys}, 4))
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InputError, match="set.plk was refused and nothing in it was run: it has a number of .* bits"):
         FeatureSet.load(path)
     path.write_bytes(old(pickle.dumps(dict.fromkeys(keys), 2), {}))
     with pytest.raises(InputError, match="it has a number of .* bits"):
         read_tensors(path)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_an_npz_is_refused_where_it_would_not_fit_into_memory(tmp_path):
