@@ -82,6 +82,14 @@ def task(novel):
     )
 
 
+@pytest.fixture(autouse=True)
+def data_home(monkeypatch, tmp_path_factory, request):
+    """A folder of the user's data that is empty, not the real one."""
+    path = tmp_path_factory.getbasetemp() / f"data-{abs(hash(request.node.nodeid))}"
+    monkeypatch.setenv("XDG_DATA_HOME", str(path))
+    return path
+
+
 @pytest.fixture
 def p3dc(monkeypatch, capsys):
     """Run the command and return its status, output and errors."""
