@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
@@ -341,16 +341,17 @@ def test_many_clients_at_once_are_all_answered(network):
 
 
 def test_connections_that_say_nothing_keep_nobody_out(network):
-    """More of them than the server may have open files, some with half a header."""
+    """More of them than the server may have open files, in bursts, some with half a header."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     with serving("--backbone", network) as client, ExitStack() as silent:
         resource.prlimit(client.process.pid, resource.RLIMIT_NOFILE, (1024, 4096))
-        for number in range(1200):
-            each = silent.enter_context(socket.create_connection(client.place, timeout=30))
-            if number % 2:
-                with suppress(OSError):
-                    each.sendall(b"GET /v1/project HTTP/1.1\r\nHost: local")
-        assert client.get("/v1/project").status_code == 200
+        for _ in range(12):
+            client.process.send_signal(signal.SIGSTOP)
+            burst = [silent.enter_context(socket.create_connection(client.place, timeout=30)) for _ in range(100)]
+            for each in burst[::2]:
+                each.sendall(b"GET /v1/project HTTP/1.1\r\nHost: local")
+            client.process.send_signal(signal.SIGCONT)
+            assert client.get("/v1/project").status_code == 200
         status = client.post("/v1/photos", files=files(picture())).status_code
         errors = stop(client)[1]
         assert status == 201, errors

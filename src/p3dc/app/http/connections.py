@@ -29,8 +29,10 @@ class BoundedProtocol(H11Protocol):
         """Wait for the first request, and make room for this connection."""
         super().connection_made(transport)
         self._await_request()
-        silent = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.is_silent]
-        if len(self.connections) > self.most and silent:
+        # What is being closed stays among the connections until the event loop comes round.
+        still_open = [each for each in self.connections if not each.transport.is_closing()]
+        silent = [each for each in still_open if isinstance(each, BoundedProtocol) and each.is_silent]
+        if len(still_open) > self.most and silent:
             min(silent, key=lambda each: each.silent_since).transport.abort()
 
     def on_response_complete(self) -> None:
