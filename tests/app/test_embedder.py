@@ -140,25 +140,25 @@ def test_features_that_no_cosine_can_judge_are_refused(value):
     assert "not finite numbers or all zeros" in str(found)
 
 
-def test_only_so_many_images_are_preprocessed_ahead(network, monkeypatch):
-    prepared = []
-    real = Embedder._preprocess
+def test_only_so_many_images_are_read_ahead(network, monkeypatch):
+    opened = []
+    real = Embedder._read
 
     def counted(self, file, small):
-        prepared.append(file)
+        opened.append(file)
         return real(self, file, small)
 
-    monkeypatch.setattr(Embedder, "_preprocess", counted)
+    monkeypatch.setattr(Embedder, "_read", counted)
     network.gate.clear()
 
     async def watch(embedder, _):
         await until(lambda: embedder._waiting.qsize() >= PREFETCH - STEP)
         await asyncio.sleep(0.1)
-        assert len(prepared) == PREFETCH
+        assert len(opened) == PREFETCH
         network.gate.set()
 
     found, _ = embed(network, [picture(seed=n) for n in range(PREFETCH + 40)], watch=watch)
-    assert len(prepared) == len(found) == PREFETCH + 40
+    assert len(opened) == len(found) == PREFETCH + 40
 
 
 def test_who_stops_waiting_does_not_stop_the_others(network):

@@ -1,6 +1,8 @@
 """Reading ahead of a backbone."""
 
 import itertools
+import os
+import signal
 import threading
 import time
 
@@ -12,7 +14,7 @@ from PIL import Image
 
 from p3dc.errors import InputError
 from p3dc.images.decoding import ImageError
-from p3dc.images.embedding import embed_images
+from p3dc.images.embedding import embed_images, embed_views
 from tests.images.test_extraction import Colours
 
 
@@ -161,3 +163,34 @@ def test_the_first_result_does_not_wait_for_a_batch():
 def test_settings_are_checked_at_once(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         embed_images([], plain, Colours(), **wrong)
+
+
+def odd_ones_only(number):
+    if number % 2 == 0:
+        raise ImageError("It is even.")
+    return plain(number)
+
+
+def test_processes_read_as_threads_do():
+    """More images than one process reads before it hands them over."""
+    here, there = (
+        list(embed_views(range(90), odd_ones_only, Colours(), batch=32, workers=2, processes=processes))
+        for processes in (False, True)
+    )
+    assert [item for item, _ in there] == list(range(90))
+    for (_, one), (number, other) in zip(here, there, strict=True):
+        if number % 2:
+            np.testing.assert_array_equal(other.features, one.features)
+        else:
+            assert str(other) == str(one) == "It is even."
+
+
+def end_the_process(_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_is_killed_is_named():
+    results = embed_views(range(5), end_the_process, Colours(), workers=1, processes=True)
+    with pytest.raises(InputError, match="a process that was reading images was ended"):
+        list(results)
+    assert len(list(embed_views(range(5), plain, Colours(), workers=1, processes=True))) == 5, "others take over"

@@ -18,8 +18,8 @@ from PIL import Image
 from p3dc import FeatureSet
 from p3dc.errors import InputError
 from p3dc.features import stream_features
-from p3dc.images import extraction
-from p3dc.images.backbones.backbone import Backbone
+from p3dc.images import extraction, extraction_parts
+from p3dc.images.backbones.backbone import GPU_STEP, Backbone
 from p3dc.images.extraction import extract
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.images.sources import ImageFile, list_folder
@@ -34,9 +34,9 @@ class Colours(Backbone):
         self.preprocessing = Preprocessing(short_side=4, crop=2, mean=(0, 0, 0), scale=(255, 255, 255))
         self.batches = []
 
-    def embed(self, pixels):
-        self.batches.append(len(pixels))
-        return super().embed(pixels)
+    def embed_crops(self, crops):
+        self.batches.append(len(crops))
+        return super().embed_crops(crops)
 
     def _embed(self, batch):
         time.sleep(self.pause)
@@ -326,3 +326,16 @@ def test_an_error_of_the_backbone_keeps_the_parts_before_it(photos, tmp_path):
         extract(list_folder(photos), Broken(), tmp_path / "out", part_rows=4)
     assert json.loads((tmp_path / "out" / extraction.SUMMARY).read_text())["complete"] is False
     assert extract(list_folder(photos), Colours(), tmp_path / "out", part_rows=4).n_kept == 12
+
+
+def test_beside_an_accelerator_processes_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(extraction_parts, "MANY", 5)
+    make_photos(tmp_path / "photos")
+    files = list(list_folder(tmp_path / "photos"))
+    backbone = Colours()
+    backbone.step = GPU_STEP
+    done = extract(files, backbone, tmp_path / "there", workers=2)
+    here = extract(files, Colours(), tmp_path / "here", workers=2)
+    assert backbone.batches == [done.n_rows], "whole batches"
+    assert done.failures == here.failures
+    np.testing.assert_array_equal(FeatureSet.load(done.folder).features, FeatureSet.load(here.folder).features)

@@ -14,7 +14,7 @@ from p3dc.images.embedding import raising_image_errors
 from p3dc.images.examples import thumbnail
 
 PREFETCH = 8 * STEP
-"""How many images may be preprocessed ahead; each takes as much memory as the network's input."""
+"""How many images may be read ahead."""
 
 
 class Embedder:
@@ -34,9 +34,9 @@ class Embedder:
         self._loop = self._loop or asyncio.create_task(self._run())
         async with self._room:
             running = asyncio.get_running_loop()
-            pixels, picture = await running.run_in_executor(self._readers, self._preprocess, file, with_thumbnail)
+            crop, picture = await running.run_in_executor(self._readers, self._read, file, with_thumbnail)
             future: asyncio.Future[Array] = running.create_future()
-            self._waiting.put_nowait((pixels, future))
+            self._waiting.put_nowait((crop, future))
             features = await future
         if not np.isfinite(features).all() or not features.any():
             raise ImageError("Its features are not finite numbers or all zeros. Look at the image, or leave it out.")
@@ -49,11 +49,11 @@ class Embedder:
         for pool in (self._readers, self._network):
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _preprocess(self, file: IO[bytes], with_thumbnail: bool) -> tuple[Array, bytes]:
+    def _read(self, file: IO[bytes], with_thumbnail: bool) -> tuple[Array, bytes]:
         preprocessing = self.backbone.preprocessing
         with raising_image_errors():
             image = read_image_file(file, short_side=preprocessing.short_side, max_pixels=self.max_pixels)
-            return preprocessing.prepare(image), thumbnail(image) if with_thumbnail else b""
+            return preprocessing.crop_view(image), thumbnail(image) if with_thumbnail else b""
 
     async def _run(self) -> None:
         running = asyncio.get_running_loop()
@@ -61,9 +61,9 @@ class Embedder:
             batch = [await self._waiting.get()]
             while len(batch) < STEP and not self._waiting.empty():
                 batch.append(self._waiting.get_nowait())
-            pixels = np.stack([each for each, _ in batch])
+            crops = np.stack([each for each, _ in batch])
             try:
-                rows = await running.run_in_executor(self._network, self.backbone.embed, pixels)
+                rows = await running.run_in_executor(self._network, self.backbone.embed_crops, crops)
             except Exception as error:
                 for _, future in batch:
                     if not future.done():

@@ -60,7 +60,12 @@ def extract(
     maps: Annotated[
         bool, typer.Option("--maps", help="Write feature maps from before the pooling, too.", rich_help_panel=NETWORK)
     ] = False,
-    batch: Annotated[int, typer.Option(help="Images in a batch of the network.", rich_help_panel=COMPUTING)] = 32,
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            help="Images in a batch of the network. By default 32, and 256 on a GPU.", rich_help_panel=COMPUTING
+        ),
+    ] = None,
     part_rows: Annotated[
         int,
         typer.Option(help="Images in a part; an interrupted run repeats at most one.", rich_help_panel=COMPUTING),

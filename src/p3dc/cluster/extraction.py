@@ -35,7 +35,7 @@ def extract(
     views: int = 1,
     maps: bool = False,
     part_rows: int = 4096,
-    batch: int = 32,
+    batch: int | None = None,
     cpus: int = 1,
     progress: Progress | None = None,
 ) -> Extraction:
@@ -154,7 +154,9 @@ class _PartChecker:
 class _PartWriter(_PartChecker):
     """Actor that makes parts and writes them."""
 
-    def __init__(self, folder: Location, maker: Maker, load: Callable[..., Backbone], batch: int, cpus: int) -> None:
+    def __init__(
+        self, folder: Location, maker: Maker, load: Callable[..., Backbone], batch: int | None, cpus: int
+    ) -> None:
         super().__init__(folder, maker)
         self.load, self.batch, self.cpus = load, batch, cpus
         self.backbone: Backbone | None = None

@@ -260,13 +260,15 @@ class ImageClassifier:
         """A review of the examples: shots, duplicates, photos that are likely mislabelled."""
         return review_examples(self.examples, self.classes, self.calibrated)
 
-    def predict(self, photos: Iterable[Photo], batch: int = 32, *, views: int | None = None) -> Iterator[Prediction]:
+    def predict(
+        self, photos: Iterable[Photo], batch: int | None = None, *, views: int | None = None
+    ) -> Iterator[Prediction]:
         """Label photos one after the other, as they are read.
 
         Parameters
         ----------
         photos : iterable of paths
-        batch : int
+        batch : int, optional
             How many the backbone gets at once, at most.
         views : int, optional
             Views of each photo; by default as many as of the examples.
@@ -356,7 +358,7 @@ class ImageClassifier:
             found.append(Prediction("", label, likely, self.classes[next_one], next_likely, rejected))
         return found
 
-    def _embed(self, photos: Iterable[Photo], views: int | None, batch: int = 32) -> Embedding:
+    def _embed(self, photos: Iterable[Photo], views: int | None, batch: int | None = None) -> Embedding:
         """Read and embed photos, in their order."""
         seen = views_of(self.views if views is None else views)
         return embed_images(photos, self._read, self.backbone, views=seen, batch=batch)

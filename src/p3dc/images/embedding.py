@@ -2,22 +2,34 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from p3dc._arrays import Floats
 from p3dc._validation import check_count
+from p3dc.errors import InputError
 from p3dc.images.backbones.backbone import Backbone, n_cores
 from p3dc.images.decoding import ImageError
+from p3dc.images.preprocessing import Preprocessing
 from p3dc.images.views import CENTRE, View, average_views
 from p3dc.io.store import StoreError
 
 Item = TypeVar("Item")
+
+BATCH = 32
+
+AT_ONCE = 16
+"""Images that a process reads before it hands them over."""
+
+Crops: TypeAlias = npt.NDArray[np.uint8]
+"""What the network sees of an image: the bytes of its views."""
 
 
 class Embedded(NamedTuple):
@@ -44,7 +56,7 @@ def embed_images(
     backbone: Backbone,
     *,
     views: Sequence[View] = (CENTRE,),
-    batch: int = 32,
+    batch: int | None = None,
     workers: int | None = None,
 ) -> Generator[tuple[Item, Floats | ImageError], None, None]:
     """Embed images: threads read ahead while the backbone works.
@@ -56,14 +68,15 @@ def embed_images(
     Parameters
     ----------
     items : iterable
-        Images, or what ``read`` takes: paths, for example. Taken at most two batches ahead.
+        Images, or what ``read`` takes: paths, for example. Taken at most a batch ahead, or two for each worker.
     read : callable
         Opens an item as upright RGB; called in threads.
     backbone : Backbone
     views : sequence of View
         What of each image to embed; features are averaged over them.
-    batch : int
-        Largest number of views in a batch, if an image has not more.
+    batch : int, optional
+        Largest number of views in a batch, if an image has not more. By default 32, or what an accelerator takes at
+        once.
     workers : int, optional
         Number of threads that read. By default one for each core.
 
@@ -77,13 +90,13 @@ def embed_images(
     Examples
     --------
     >>> from types import SimpleNamespace
-    >>> import numpy as np
     >>> from PIL import Image
     >>> from p3dc.images.embedding import embed_images
+    >>> from p3dc.images.preprocessing import Preprocessing
     >>> colours = SimpleNamespace(
     ...     n_features=3,
-    ...     preprocessing=SimpleNamespace(prepare=lambda image, view: np.asarray(image.resize((1, 1)))),
-    ...     embed=lambda pixels: pixels.reshape(len(pixels), 3).astype(np.float32),
+    ...     preprocessing=Preprocessing(short_side=1, crop=1, mean=(0, 0, 0), scale=(1, 1, 1)),
+    ...     embed_crops=lambda crops: crops.reshape(len(crops), 3).astype("float32"),
     ... )
     >>> for name, features in embed_images(["red", "blue"], lambda name: Image.new("RGB", (9, 9), name), colours):
     ...     print(name, features)
@@ -101,14 +114,23 @@ def embed_views(
     *,
     views: Sequence[View] = (CENTRE,),
     maps: bool = False,
-    batch: int = 32,
+    batch: int | None = None,
     workers: int | None = None,
+    processes: bool = False,
 ) -> Generator[tuple[Item, Embedded | ImageError], None, None]:
-    """Embed images as :func:`embed_images` does, and yield the features of each view and, if wanted, feature maps."""
+    """Embed images as :func:`embed_images` does, and yield the features of each view and, if wanted, feature maps.
+
+    Images are read in threads, or in ``processes``: beside an accelerator, threads of one interpreter are too slow.
+    Items and ``read`` are then pickled, and all batches are whole, since an accelerator prepares for each size anew.
+    """
+    batch = max(BATCH, backbone.step) if batch is None else batch
     check_count("batch", batch, 1)
     workers = n_cores() if workers is None else workers
     check_count("workers", workers, 1)
-    return _embed(iter(items), read, backbone, views, maps, max(1, batch // len(views)), workers)
+    batch = max(1, batch // len(views))
+    see = partial(_see, read, backbone.preprocessing, views)
+    seen = _read_ahead(iter(items), see, batch, workers, processes)
+    return _embed(seen, backbone, maps, batch, batch if processes else 1)
 
 
 def _averaged(
@@ -119,41 +141,74 @@ def _averaged(
             yield item, result if isinstance(result, ImageError) else result.features
 
 
-def _embed(
-    items: Iterator[Item],
-    read: Callable[[Item], Image.Image],
-    backbone: Backbone,
-    views: Sequence[View],
-    maps: bool,
-    batch: int,
-    workers: int,
-) -> Generator[tuple[Item, Embedded | ImageError], None, None]:
-    def prepare(item: Item) -> Floats | ImageError:
+def _see(
+    read: Callable[[Item], Image.Image], preprocessing: Preprocessing, views: Sequence[View], items: Sequence[Item]
+) -> list[Crops | ImageError]:
+    """Read some images and crop their views, each (V, crop, crop, 3)."""
+    found: list[Crops | ImageError] = []
+    for item in items:
         try:
             with raising_image_errors():
                 image = read(item)
-                return np.stack([backbone.preprocessing.prepare(image, view) for view in views])
+                found.append(np.stack([preprocessing.crop_view(image, view) for view in views]))
         except ImageError as error:
-            return error
+            found.append(error)
+    return found
 
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="p3dc-read")
-    waiting: deque[tuple[Item, Future[Floats | ImageError]]] = deque()
-    size = 1
-    try:
-        while True:
-            ahead = size + max(batch, workers) - len(waiting)
-            waiting.extend((item, pool.submit(prepare, item)) for item in islice(items, ahead))
-            if not waiting:
-                return
-            now = [waiting.popleft() for _ in range(min(size, len(waiting)))]
-            prepared = [future.result() for _, future in now]
-            pixels = [each for each in prepared if not isinstance(each, ImageError)]
-            rows = iter(_embed_batch(backbone, np.stack(pixels), maps) if pixels else ())
-            for (item, _), each in zip(now, prepared, strict=True):
+
+def _embed(
+    seen: Generator[tuple[Item, Crops | ImageError], None, None], backbone: Backbone, maps: bool, batch: int, size: int
+) -> Generator[tuple[Item, Embedded | ImageError], None, None]:
+    with closing(seen):
+        while now := list(islice(seen, size)):
+            crops = [each for _, each in now if not isinstance(each, ImageError)]
+            rows = iter(_embed_batch(backbone, np.stack(crops), maps) if crops else ())
+            for item, each in now:
                 yield item, each if isinstance(each, ImageError) else _finite(next(rows))
             size = min(2 * size, batch)
-    finally:
-        pool.shutdown(cancel_futures=True)
+
+
+def _read_ahead(
+    items: Iterator[Item],
+    see: Callable[[Sequence[Item]], list[Crops | ImageError]],
+    batch: int,
+    workers: int,
+    processes: bool,
+) -> Generator[tuple[Item, Crops | ImageError], None, None]:
+    """Read images in order, a batch ahead and enough to keep all workers busy."""
+    at_once = AT_ONCE if processes else 1
+    ahead = max(batch, 2 * at_once * workers)
+    waiting: deque[tuple[list[Item], Future[list[Crops | ImageError]]]] = deque()
+    with _readers(workers, processes) as pool:
+        try:
+            while True:
+                while len(waiting) * at_once < ahead and (some := list(islice(items, at_once))):
+                    waiting.append((some, pool.submit(see, some)))
+                if not waiting:
+                    return
+                some, future = waiting.popleft()
+                yield from zip(some, future.result(), strict=True)
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+
+@contextmanager
+def _readers(workers: int, processes: bool) -> Iterator[Executor]:
+    """Start threads, or take processes that stay for the next images."""
+    if processes:
+        from joblib.externals.loky import get_reusable_executor
+
+        try:
+            yield get_reusable_executor(workers)
+        except BrokenExecutor:
+            raise InputError(
+                "a process that was reading images was ended, perhaps for lack of memory. Use fewer workers, or start "
+                "again."
+            ) from None
+    else:
+        with ThreadPoolExecutor(workers, thread_name_prefix="p3dc-read") as pool:
+            yield pool
 
 
 @contextmanager
@@ -170,12 +225,13 @@ def raising_image_errors() -> Iterator[None]:
         raise ImageError(f"It cannot be prepared ({type(error).__name__}: {error}). Save it again.") from None
 
 
-def _embed_batch(backbone: Backbone, pixels: Floats, with_maps: bool) -> list[Embedded]:
+def _embed_batch(backbone: Backbone, crops: Crops, with_maps: bool) -> list[Embedded]:
     """Embed some images, (n, V, …), all views at once."""
-    n_images = len(pixels)
-    maps = backbone.embed_maps(pixels[:, 0]) if with_maps else None
-    rest = pixels[:, 1:] if with_maps else pixels
-    views = backbone.embed(rest.reshape(-1, *rest.shape[2:])).reshape(n_images, rest.shape[1], backbone.n_features)
+    n_images = len(crops)
+    maps = backbone.embed_maps(backbone.preprocessing.standardize(crops[:, 0])) if with_maps else None
+    rest = crops[:, 1:] if with_maps else crops
+    rows = backbone.embed_crops(rest.reshape(-1, *rest.shape[2:]))
+    views = rows.reshape(n_images, rest.shape[1], backbone.n_features)
     if maps is not None:
         views = np.concatenate([maps.mean(axis=1, keepdims=True), views], axis=1)
     return [

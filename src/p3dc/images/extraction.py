@@ -58,7 +58,7 @@ def extract(
     views: int = 1,
     maps: bool = False,
     part_rows: int = 4096,
-    batch: int = 32,
+    batch: int | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Extraction:
@@ -82,7 +82,7 @@ def extract(
         Whether to write feature maps too, in the column ``maps``.
     part_rows : int
         Number of files in a part. At most one part is held in memory, and at most 64 MB of it.
-    batch, workers : int
+    batch, workers : int, optional
         As in :func:`p3dc.images.embedding.embed_images`.
     progress : callable, optional
         Called with the number of images done and of all images, or of those listed so far if ``files`` has no length.

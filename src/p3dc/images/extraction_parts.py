@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
@@ -18,7 +19,7 @@ from PIL import Image
 from p3dc._arrays import Progress
 from p3dc._validation import check_count
 from p3dc.errors import InputError
-from p3dc.images.backbones.backbone import Backbone, n_cores
+from p3dc.images.backbones.backbone import STEP, Backbone, n_cores
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import Embedded, embed_views
 from p3dc.images.shards import is_stored
@@ -31,6 +32,10 @@ FACTS_KEY = b"p3dc.extraction"
 
 STORE_READERS = 8
 """Threads that read from a store for each one that reads from disk: nearly all of their time, they wait."""
+
+MANY = 512
+"""Images on this machine from which on they are read in processes beside an accelerator."""
+
 VERSION = 1
 
 Failure = tuple[str, str]
@@ -107,7 +112,7 @@ def make_part(
     maker: Maker,
     backbone: Backbone,
     *,
-    batch: int = 32,
+    batch: int | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> list[Failure]:
@@ -121,18 +126,16 @@ def make_part(
         "failures": failures,
     }
 
-    def read(file: ImageFile) -> Image.Image:
-        if readable(file.path) != str(file.path):
-            raise ImageError("Its name is not UTF-8 text. Rename it.")
-        return read_image(file.path, short_side=backbone.preprocessing.short_side)
-
+    options: dict[str, Any] = {"views": views, "maps": with_maps, "batch": batch, "workers": workers}
     if is_stored(files[0].path):
-        workers = STORE_READERS * (n_cores() if workers is None else workers)
+        options["workers"] = STORE_READERS * (n_cores() if workers is None else workers)
+    else:
+        options["processes"] = backbone.step > STEP and len(files) >= MANY
+    read = partial(_read, short_side=backbone.preprocessing.short_side)
 
     def batches() -> Iterator[WideBatch]:
         kept: list[tuple[ImageFile, Embedded]] = []
         n_bytes = n_done = 0
-        options: dict[str, Any] = {"views": views, "maps": with_maps, "batch": batch, "workers": workers}
         with closing(embed_views(files, read, backbone, **options)) as results:
             for file, result in results:
                 if isinstance(result, ImageError):
@@ -154,6 +157,12 @@ def make_part(
     with writing(path) as part:
         write_parquet(part, batches(), last={"extraction": facts})
     return failures
+
+
+def _read(file: ImageFile, short_side: int) -> Image.Image:
+    if readable(file.path) != str(file.path):
+        raise ImageError("Its name is not UTF-8 text. Rename it.")
+    return read_image(file.path, short_side=short_side)
 
 
 def _as_batch(kept: list[tuple[ImageFile, Embedded]], n_features: int) -> WideBatch:

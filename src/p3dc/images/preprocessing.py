@@ -12,8 +12,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace, device
 from PIL import Image
 
+from p3dc._arrays import Array, to_device_of
 from p3dc._validation import check_count, is_number
 from p3dc.errors import InputError
 from p3dc.images.views import CENTRE, TIGHT, View
@@ -116,17 +118,27 @@ class Preprocessing:
         -------
         array of shape (3, crop, crop), or (crop, crop, 3)
         """
+        prepared: npt.NDArray[np.float32] = self.standardize(self.crop_view(image, view))
+        return prepared
+
+    def crop_view(self, image: Image.Image, view: View = CENTRE) -> npt.NDArray[np.uint8]:
+        """Resize and crop a photo to what the network sees of it: bytes of shape (crop, crop, 3), in RGB."""
         if image.mode != "RGB":
             raise InputError(f"the image is of mode {image.mode!r}. Convert it to 'RGB' first.")
         pixels = np.asarray(self._crop(image, view))
-        if view.flip:
-            pixels = pixels[:, ::-1]
+        return pixels[:, ::-1] if view.flip else pixels
+
+    def standardize(self, crops: Array) -> Array:
+        """Turn what :meth:`crop_view` returns, one or more, into what the network takes, in NumPy or torch."""
+        xp = array_namespace(crops)
+        mean, scale = (to_device_of(np.array(each, dtype=np.float32), crops) for each in (self.mean, self.scale))
         if self.colours == "BGR":
-            pixels = pixels[:, :, ::-1]
-        mean, scale = (np.array(triple, dtype=np.float32) for triple in (self.mean, self.scale))
+            crops = xp.flip(crops, axis=-1)
         if self.layout == "NCHW":
-            pixels, mean, scale = pixels.transpose(2, 0, 1), mean[:, None, None], scale[:, None, None]
-        prepared: npt.NDArray[np.float32] = np.subtract(pixels, mean, dtype=np.float32, order="C")
+            crops, mean, scale = xp.moveaxis(crops, -1, -3), mean[:, None, None], scale[:, None, None]
+        prepared = xp.empty(crops.shape, dtype=xp.float32, device=device(crops))
+        prepared[...] = crops
+        prepared -= mean
         prepared /= scale
         return prepared
 

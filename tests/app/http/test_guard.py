@@ -417,13 +417,13 @@ def test_a_refused_client_that_goes_on_sending_is_listened_to_for_a_while_only(o
 def test_past_so_many_requests_at_once_others_are_asked_to_come_again(serve, monkeypatch):
     client = serve(limits=RequestLimits(requests=3))
     go = threading.Event()
-    embed = client.project.backbone.embed
+    embed = client.project.backbone.embed_crops
 
     def waits(pixels):
         go.wait(30)
         return embed(pixels)
 
-    monkeypatch.setattr(client.project.backbone, "embed", waits, raising=False)
+    monkeypatch.setattr(client.project.backbone, "embed_crops", waits, raising=False)
     answers = []
     threads = [
         threading.Thread(
@@ -453,14 +453,14 @@ def test_past_so_many_requests_at_once_others_are_asked_to_come_again(serve, mon
 def test_requests_at_once_share_batches(serve, monkeypatch):
     client = serve()
     go, taken = threading.Event(), []
-    embed = client.project.backbone.embed
+    embed = client.project.backbone.embed_crops
 
     def waits(pixels):
         taken.append(len(pixels))
         go.wait(30)
         return embed(pixels)
 
-    monkeypatch.setattr(client.project.backbone, "embed", waits, raising=False)
+    monkeypatch.setattr(client.project.backbone, "embed_crops", waits, raising=False)
     found = []
     threads = [
         threading.Thread(target=lambda n=n: found.append((n, add(client, None, (f"{n}.png", picture(seed=n))))))

@@ -3,7 +3,8 @@
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -64,11 +65,17 @@ class Backbone(ABC):
         -------
         array of shape (n, n_features), float32
         """
-        batch = self._checked(pixels)
+        return self._in_steps(self._embed, self._checked(pixels))
+
+    def embed_crops(self, crops: npt.NDArray[np.uint8]) -> Floats:
+        """Compute features as :meth:`embed` does, from n results of ``preprocessing.crop_view``."""
+        return self._in_steps(self._embed_crops, crops)
+
+    def _in_steps(self, embed: Callable[[Any], Floats], batch: npt.NDArray[Any]) -> Floats:
         features = np.empty((len(batch), self.n_features), dtype=np.float32)
         for start in range(0, len(batch), self.step):
             some = batch[start : start + self.step]
-            found = self._embed(some)
+            found = embed(some)
             if found.shape != (len(some), self.n_features):
                 raise InputError(
                     f"{self.name} gives shape {found.shape} for {len(some)} images. It must give {self.n_features} "
@@ -104,6 +111,10 @@ class Backbone(ABC):
     @abstractmethod
     def _embed(self, batch: Floats) -> Floats:
         """Compute the features of at most ``step`` images, of shape (n, n_features)."""
+
+    def _embed_crops(self, crops: npt.NDArray[np.uint8]) -> Floats:
+        """Compute the features of at most ``step`` crops, of shape (n, n_features)."""
+        return self._embed(self.preprocessing.standardize(crops))
 
     def head(self) -> Head | None:
         """Return the last layer, if the network was trained to classify and still has it."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 from torch.nn import functional
@@ -54,8 +55,15 @@ class TorchBackbone(Backbone):
         self.n_features = count_features(self._embed(np.zeros((2, *preprocessing.shape), dtype=np.float32)), name)
 
     def _embed(self, batch: Floats) -> Floats:
+        return self._run(torch.from_numpy(np.ascontiguousarray(batch)).to(self._device))
+
+    def _embed_crops(self, crops: npt.NDArray[np.uint8]) -> Floats:
+        """Standardize on the device, which takes bytes sooner than floats."""
+        return self._run(self.preprocessing.standardize(torch.from_numpy(np.ascontiguousarray(crops)).to(self._device)))
+
+    def _run(self, images: torch.Tensor) -> Floats:
         with torch.inference_mode():
-            found = self._module(torch.from_numpy(np.ascontiguousarray(batch)).to(self._device))
+            found = self._module(images)
         if not isinstance(found, torch.Tensor):
             raise InputError(f"{self.name} gives a {type(found).__name__}. It must give one tensor of features.")
         features: Floats = found.float().cpu().numpy()
