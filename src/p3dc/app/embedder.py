@@ -55,15 +55,18 @@ class Embedder:
             image = read_image_file(file, short_side=preprocessing.short_side, max_pixels=self.max_pixels)
             return preprocessing.crop_view(image), thumbnail(image) if with_thumbnail else b""
 
+    def _embed(self, crops: list[Array]) -> Array:
+        return self.backbone.embed_crops(np.stack(crops))
+
     async def _run(self) -> None:
         running = asyncio.get_running_loop()
         while True:
             batch = [await self._waiting.get()]
             while len(batch) < STEP and not self._waiting.empty():
                 batch.append(self._waiting.get_nowait())
-            crops = np.stack([each for each, _ in batch])
+            crops = [each for each, _ in batch]
             try:
-                rows = await running.run_in_executor(self._network, self.backbone.embed_crops, crops)
+                rows = await running.run_in_executor(self._network, self._embed, crops)
             except Exception as error:
                 for _, future in batch:
                     if not future.done():

@@ -84,7 +84,7 @@ def read_examples(
 def thumbnail(image: Image.Image, longest: int = THUMBNAIL) -> bytes:
     """Make a small JPEG of an image, whose longest side has at most so many pixels."""
     small = image.copy()
-    small.thumbnail((longest, longest))
+    small.thumbnail((longest, longest), reducing_gap=1.0)  # a third of the time, and no difference that one would see
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=80, comment=b"")  # otherwise Pillow copies the image's own comment
     return buffer.getvalue()
