@@ -99,7 +99,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "closed mixture only": {"refinement._ramp": lambda *_: 1.0},
     "background without groups": {"refinement.fit_open": fit_without_groups},
     "2K pseudo-rows in the closed mixture": {"refinement.PSEUDO_CLOSED": 2.0},
-    "2 rows added to each class": {"mixture.SMOOTHING": 2.0},
+    "5 rows added to each class": {"mixture.SMOOTHING": 5.0},
     "R² = 0.12": with_cohesion(0.12),
     "R² = 0.3": with_cohesion(0.3),
     "classes are present by 0.99": {"mixture.PRESENT": 0.99, "matching.PRESENT": 0.99},

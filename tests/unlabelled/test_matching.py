@@ -76,11 +76,24 @@ def test_a_class_or_component_without_rows_is_matched_with_nothing(world):
 def test_shares_are_those_of_the_rows_that_are_known():
     cosines = np.repeat(np.eye(3), [40, 10, 50], axis=0)
     known = np.repeat([1.0, 1.0, 0.0], [40, 10, 50])
-    found = estimate_shares(cosines, known, 0.05)
-    np.testing.assert_allclose(found, np.array([45, 15, 5]) / 65, atol=1e-6)
+    found, unequal = estimate_shares(cosines, known, 0.05)
+    np.testing.assert_allclose(found, np.array([43, 13, 3]) / 59, atol=1e-6)
+    assert unequal > 0.99
 
 
 def test_shares_decide_rows_that_cosines_leave_open():
     cosines = np.concatenate([np.repeat([[0.9, 0.1]], 30, axis=0), np.full((10, 2), 0.5)])
-    found = estimate_shares(cosines, np.ones(40), 0.05)
+    found, unequal = estimate_shares(cosines, np.ones(40), 0.05)
     assert found[0] > 0.8
+    assert unequal > 0.99
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 5])
+def test_few_rows_do_not_make_shares_unequal(n_rows):
+    """One class has two rows, and each of some others has one."""
+    cosines = np.eye(20)[[0, *range(n_rows)]]
+    assert estimate_shares(cosines, np.ones(n_rows + 1), 0.05)[1] < 0.01
+
+
+def test_rows_that_are_shared_equally_do_not_make_shares_unequal():
+    assert estimate_shares(np.repeat(np.eye(5), 15, axis=0), np.ones(75), 0.05)[1] < 0.01

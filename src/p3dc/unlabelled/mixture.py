@@ -17,7 +17,7 @@ ROUNDS, BLOCKS = 5, 4
 PRESENT = 0.9
 """Prior probability that a class has unlabelled rows."""
 
-SMOOTHING = 5.0
+SMOOTHING = 3.0
 """Rows that are added to each class before its share is taken."""
 
 BACKGROUND = 0.5 * COHESION**0.5
@@ -95,8 +95,11 @@ def partition_evidence(sums: ComponentSums, component: Labels, n_components: int
     return float(evidence(sizes, squared).sum() + n_single * evidence(1.0, 1.0))
 
 
-def estimate_shares(cosines: Array, known: Array, temperature: float) -> Array:
+def estimate_shares(cosines: Array, known: Array, temperature: float) -> tuple[Array, float]:
     """Estimate the shares of the classes among rows, by expectation–maximisation with the classes themselves fixed.
+
+    That they are unequal is believed as far as the rows become more likely than the free shares cost by the Bayesian
+    information criterion.
 
     Parameters
     ----------
@@ -107,13 +110,18 @@ def estimate_shares(cosines: Array, known: Array, temperature: float) -> Array:
 
     Returns
     -------
-    array of shape (N,)
+    shares : array of shape (N,)
+    unequal : float
+        How far they are believed to be unequal, from 0 to 1.
     """
-    shares: Array = np.full(cosines.shape[1], 1 / cosines.shape[1])
+    n_way = cosines.shape[1]
+    shares: Array = np.full(n_way, 1 / n_way)
     for _ in range(BLOCKS * ROUNDS):
         counts = known @ masked_softmax(cosines / temperature + np.log(shares), None) + SMOOTHING
         shares = counts / counts.sum()
-    return shares
+    gain = known @ np.log(masked_softmax(cosines / temperature, None) @ (n_way * shares))
+    cost = (n_way - 1) / 2 * np.log(max(known.sum(), 1.0))
+    return shares, float(1 / (1 + np.exp(np.clip(cost - gain, -50, 50))))
 
 
 def _move_groups(responsibilities: Array, sums: ComponentSums, per_evidence: float) -> Array:

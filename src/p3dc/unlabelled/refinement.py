@@ -190,7 +190,8 @@ def refine(
         return found
     known = belief + (1 - belief) * own.sum(axis=1)
     refined = found.cosines(along, np.vecdot(prototypes, pull), rows, weights)
-    shares = estimate_shares(refined, known, temperature) ** (1 - even)
+    shares, unequal = estimate_shares(refined, known, temperature)
+    shares = shares ** (unequal * (1 - even))
     return replace(found, shares=shares / shares.sum())
 
 
