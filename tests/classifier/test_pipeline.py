@@ -67,6 +67,14 @@ def test_roots_of_the_support_alone_are_warned_of_and_new_classes_are_not(data_f
             P3DCClassifier(priors).fit(np.sqrt(X), y)
 
 
+@pytest.mark.data
+def test_two_classes_that_are_alike_are_not_warned_of(data_folder):
+    priors = load_sample().priors
+    validation = FeatureSet.load(data_folder / "cub-resnet12" / "validation.npz")
+    for support in sample_tasks(validation.labels, n_way=2, n_shot=1, n_tasks=500).support:
+        P3DCClassifier(priors).fit(validation.features[support.ravel()].astype(float), [0, 1])
+
+
 def test_features_without_a_common_direction_may_lie_anywhere():
     base, novel = make_signed(1, 12, 20), make_signed(2, 6, 20, home=3.0)
     P3DCClassifier(Priors.from_features(base)).fit(novel.features[::5], novel.labels[::5])

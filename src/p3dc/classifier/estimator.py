@@ -356,7 +356,7 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
         if self.settings.whitened and priors is not None and priors.geometry is None:
             warnings.warn(geometry_warning(priors), stacklevel=3)
         if priors is not None and not is_tensor(X):
-            check_untransformed(X, priors, whitened=self.settings.whitened)
+            check_untransformed(X, labels, priors, whitened=self.settings.whitened)
         reject = self.reject if len(classes) > 1 else None
         temperature = check_temperature(self.temperature)
         fitted = FittedClassifier(
