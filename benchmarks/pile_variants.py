@@ -36,7 +36,7 @@ from p3dc.evaluation.executors import run_serially
 from p3dc.evaluation.results import TaskScores, points
 from p3dc.evaluation.runners import WithoutPile
 from p3dc.unlabelled.evidence import discount
-from p3dc.unlabelled.mixture import ComponentSums, fit_open
+from p3dc.unlabelled.mixture import ComponentSums, estimate_shares, fit_open
 from p3dc.unlabelled.refinement import Refinement
 
 
@@ -71,6 +71,11 @@ def leave_out_own_part(
     return (products - weights) / np.sqrt(np.maximum(squares, 1e-12))
 
 
+def believe_shares(cosines: Array, known: Array, temperature: float) -> tuple[Array, float]:
+    """Take the shares of the classes as they are estimated."""
+    return estimate_shares(cosines, known, temperature)[0], 1.0
+
+
 def fit_without_groups(sums: ComponentSums, groups: Array, *others: Any) -> Array:
     """Fit the open mixture with classes and a background alone."""
     return fit_open(sums, sums.n_way + np.arange(len(groups)), *others)
@@ -99,7 +104,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "closed mixture only": {"refinement._ramp": lambda *_: 1.0},
     "background without groups": {"refinement.fit_open": fit_without_groups},
     "2K pseudo-rows in the closed mixture": {"refinement.PSEUDO_CLOSED": 2.0},
-    "5 rows added to each class": {"mixture.SMOOTHING": 5.0},
+    "shares need no proof": {"refinement.estimate_shares": believe_shares, "mixture.SMOOTHING": 5.0},
     "R² = 0.12": with_cohesion(0.12),
     "R² = 0.3": with_cohesion(0.3),
     "classes are present by 0.99": {"mixture.PRESENT": 0.99, "matching.PRESENT": 0.99},
