@@ -15,7 +15,7 @@ from PIL import Image
 from p3dc._arrays import Floats
 from p3dc._validation import check_count
 from p3dc.errors import InputError
-from p3dc.images.backbones.backbone import Backbone, n_cores
+from p3dc.images.backbones.backbone import STEP, Backbone, n_cores
 from p3dc.images.decoding import ImageError
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.images.views import CENTRE, View, average_views
@@ -62,8 +62,8 @@ def embed_images(
     """Embed images: threads read ahead while the backbone works.
 
     The first batch holds one image and each further batch twice as many, up to ``batch``, so the first result comes
-    soon. How images are batched depends only on their order, not on the speed of the threads. Closing the iterator
-    stops the threads.
+    soon. On an accelerator all batches are whole, because it prepares for each size anew. How images are batched
+    depends only on their order, not on the speed of the threads. Closing the iterator stops the threads.
 
     Parameters
     ----------
@@ -89,16 +89,17 @@ def embed_images(
 
     Examples
     --------
-    >>> from types import SimpleNamespace
     >>> from PIL import Image
+    >>> from p3dc.images.backbones.backbone import Backbone
     >>> from p3dc.images.embedding import embed_images
     >>> from p3dc.images.preprocessing import Preprocessing
-    >>> colours = SimpleNamespace(
-    ...     n_features=3,
-    ...     preprocessing=Preprocessing(short_side=1, crop=1, mean=(0, 0, 0), scale=(1, 1, 1)),
-    ...     embed_crops=lambda crops: crops.reshape(len(crops), 3).astype("float32"),
-    ... )
-    >>> for name, features in embed_images(["red", "blue"], lambda name: Image.new("RGB", (9, 9), name), colours):
+    >>> class Colours(Backbone):
+    ...     name, digest, n_features = "colours", "", 3
+    ...     preprocessing = Preprocessing(short_side=1, crop=1, mean=(0, 0, 0), scale=(1, 1, 1))
+    ...
+    ...     def _embed(self, batch):
+    ...         return batch.reshape(len(batch), 3)
+    >>> for name, features in embed_images(["red", "blue"], lambda name: Image.new("RGB", (9, 9), name), Colours()):
     ...     print(name, features)
     red [255.   0.   0.]
     blue [  0.   0. 255.]
@@ -121,7 +122,7 @@ def embed_views(
     """Embed images as :func:`embed_images` does, and yield the features of each view and, if wanted, feature maps.
 
     Images are read in threads, or in ``processes``: beside an accelerator, threads of one interpreter are too slow.
-    Items and ``read`` are then pickled, and all batches are whole, since an accelerator prepares for each size anew.
+    Items and ``read`` are then pickled.
     """
     batch = max(BATCH, backbone.step) if batch is None else batch
     check_count("batch", batch, 1)
@@ -130,7 +131,7 @@ def embed_views(
     batch = max(1, batch // len(views))
     see = partial(_see, read, backbone.preprocessing, views)
     seen = _read_ahead(iter(items), see, batch, workers, processes)
-    return _embed(seen, backbone, maps, batch, batch if processes else 1)
+    return _embed(seen, backbone, maps, batch, batch if backbone.step > STEP else 1)
 
 
 def _averaged(
@@ -203,7 +204,7 @@ def _readers(workers: int, processes: bool) -> Iterator[Executor]:
             yield get_reusable_executor(workers)
         except BrokenExecutor:
             raise InputError(
-                "a process that was reading images was ended, perhaps for lack of memory. Use fewer workers, or start "
+                "a process that was reading images was ended, perhaps for lack of memory. Free some memory and start "
                 "again."
             ) from None
     else:
