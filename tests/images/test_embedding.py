@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joblib import Parallel, delayed
 from PIL import Image
 
 from p3dc.errors import InputError
@@ -183,6 +184,7 @@ def test_processes_read_as_threads_do():
             np.testing.assert_array_equal(other.features, one.features)
         else:
             assert str(other) == str(one) == "It is even."
+    assert Parallel(n_jobs=2)(delayed(abs)(number) for number in (-1, -2)) == [1, 2], "joblib has its own processes"
 
 
 def end_the_process(_):

@@ -109,7 +109,8 @@ def test_a_photo_is_moved_by_its_menu(examples, visit):
 
 def test_a_photo_is_moved_by_dragging_it_to_another_class(examples, visit):
     page = visit(examples)
-    tile = at(page, "class-card").locator(".tile").filter(has=page.get_by_label("robin 1.webp", exact=True))
+    named = re.compile(r"^robin 1\.webp")  # a doubt may follow, since it is no blue tit
+    tile = at(page, "class-card").locator(".tile").filter(has=page.get_by_label(named))
     tile.drag_to(card(page, "blue tit"))
     expect(card(page, "blue tit").locator(".size")).to_have_text("3 photos")
     assert examples.sizes() == {"robin": 1, "blue tit": 3, "kingfisher": 2, "cardinal": 2, "magpie": 2, None: 12}

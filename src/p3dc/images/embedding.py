@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -27,6 +27,9 @@ BATCH = 32
 
 AT_ONCE = 16
 """Images that a process reads before it hands them over."""
+
+IDLE = 60
+"""Seconds."""
 
 Crops: TypeAlias = npt.NDArray[np.uint8]
 """What the network sees of an image: the bytes of its views."""
@@ -198,11 +201,10 @@ def _read_ahead(
 def _readers(workers: int, processes: bool) -> Iterator[Executor]:
     """Start threads, or take processes that stay for the next images."""
     if processes:
-        from joblib.externals.loky import get_reusable_executor
-
         try:
-            yield get_reusable_executor(workers)
+            yield _processes(workers)
         except BrokenExecutor:
+            _processes.cache_clear()
             raise InputError(
                 "a process that was reading images was ended, perhaps for lack of memory. Free some memory and start "
                 "again."
@@ -210,6 +212,15 @@ def _readers(workers: int, processes: bool) -> Iterator[Executor]:
     else:
         with ThreadPoolExecutor(workers, thread_name_prefix="p3dc-read") as pool:
             yield pool
+
+
+@lru_cache(maxsize=1)
+def _processes(workers: int) -> Executor:
+    """Start processes, which end when they have had nothing to do for a while."""
+    from joblib.externals.loky import ProcessPoolExecutor  # not the one that joblib shares: it must be joblib's own
+
+    pool: Executor = ProcessPoolExecutor(workers, timeout=IDLE)
+    return pool
 
 
 @contextmanager
