@@ -29,7 +29,7 @@ AT_ONCE = 16
 """Images that a process reads before it hands them over."""
 
 IDLE = 60
-"""Seconds."""
+"""Seconds after which a process without work ends."""
 
 Crops: TypeAlias = npt.NDArray[np.uint8]
 """What the network sees of an image: the bytes of its views."""
@@ -199,7 +199,7 @@ def _read_ahead(
 
 @contextmanager
 def _readers(workers: int, processes: bool) -> Iterator[Executor]:
-    """Start threads, or take processes that stay for the next images."""
+    """Start threads that end with the images, or take processes that stay."""
     if processes:
         try:
             yield _processes(workers)
@@ -216,8 +216,8 @@ def _readers(workers: int, processes: bool) -> Iterator[Executor]:
 
 @lru_cache(maxsize=1)
 def _processes(workers: int) -> Executor:
-    """Start processes, which end when they have had nothing to do for a while."""
-    from joblib.externals.loky import ProcessPoolExecutor  # not the one that joblib shares: it must be joblib's own
+    """Start processes that stay for the next images."""
+    from joblib.externals.loky import ProcessPoolExecutor  # its reusable executor is joblib's alone
 
     pool: Executor = ProcessPoolExecutor(workers, timeout=IDLE)
     return pool
