@@ -76,6 +76,11 @@ def believe_shares(cosines: Array, known: Array, temperature: float) -> tuple[Ar
     return estimate_shares(cosines, known, temperature)[0], 1.0
 
 
+def take_equal_shares(cosines: Array, *_: Any) -> tuple[Array, float]:
+    """Take the classes to be equal."""
+    return np.full(cosines.shape[1], 1 / cosines.shape[1]), 0.0
+
+
 def fit_without_groups(sums: ComponentSums, groups: Array, *others: Any) -> Array:
     """Fit the open mixture with classes and a background alone."""
     return fit_open(sums, sums.n_way + np.arange(len(groups)), *others)
@@ -107,6 +112,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "shares need no proof": {"refinement.estimate_shares": believe_shares, "mixture.SMOOTHING": 5.0},
     "R² = 0.12": with_cohesion(0.12),
     "R² = 0.3": with_cohesion(0.3),
+    "no shares": {"refinement.estimate_shares": take_equal_shares},
+    "classes are present by 0.5": {"mixture.PRESENT": 0.5, "matching.PRESENT": 0.5},
     "classes are present by 0.99": {"mixture.PRESENT": 0.99, "matching.PRESENT": 0.99},
 }
 
