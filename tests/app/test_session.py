@@ -347,10 +347,8 @@ def test_a_model_file_labels_as_the_page_does(taught, tmp_path):
     assert {key: found[key] for key in found if key != "name"} == facts(model.label(features(taught, new))[0])
 
 
-def test_moving_the_point_whitens_nothing(taught, base, monkeypatch):
-    view(taught)
-    view(taught, POINTS[1])
-    taught.get("/v1/leave-one-out", params=query(POINTS[1]))
+def count_whitened(base, monkeypatch):
+    """Return a list that grows by the number of rows whenever some are whitened."""
     whitened = []
     real = type(base.geometry).whiten
 
@@ -359,6 +357,14 @@ def test_moving_the_point_whitens_nothing(taught, base, monkeypatch):
         return real(self, rows)
 
     monkeypatch.setattr(type(base.geometry), "whiten", counted)
+    return whitened
+
+
+def test_moving_the_point_whitens_nothing(taught, base, monkeypatch):
+    view(taught)
+    view(taught, POINTS[1])
+    taught.get("/v1/leave-one-out", params=query(POINTS[1]))
+    whitened = count_whitened(base, monkeypatch)
     for point in POINTS:
         assert view(taught, point)["labels"]
         assert taught.get("/v1/leave-one-out", params=query(point)).json()["asked"]
@@ -390,14 +396,7 @@ def test_what_depends_on_taught_photos_is_kept_until_they_change(taught, monkeyp
 
 def test_a_new_photo_is_whitened_and_the_others_are_not(taught, base, monkeypatch):
     before = taught.get("/v1/view", params={"pile": False}).json()
-    whitened = []
-    real = type(base.geometry).whiten
-
-    def counted(self, rows):
-        whitened.append(len(rows))
-        return real(self, rows)
-
-    monkeypatch.setattr(type(base.geometry), "whiten", counted)
+    whitened = count_whitened(base, monkeypatch)
     (new,) = add(taught, None, picture(COLOURS["teal"], 77))
     after = taught.get("/v1/view", params={"pile": False}).json()
     assert whitened == [1]

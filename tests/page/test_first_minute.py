@@ -170,9 +170,8 @@ def test_a_reload_and_a_restart_of_the_server_give_the_same_page(examples, visit
     expect(card(page, "redbreast").locator(".size")).to_have_text("1 photo")
 
 
-def test_the_first_minute_needs_nothing_but_a_keyboard(empty, visit):
-    page = visit(empty)
-    page.on("filechooser", lambda _: None)  # from here on no dialog of the system opens
+def teach_by_key(page):
+    """Make two classes of three photos without a pointer, and go on to the photos to be labelled."""
     expect(page.get_by_role("button", name="Make your first class")).to_be_visible()
     tab_to(page, "Make your first class")
     page.keyboard.press("Enter")
@@ -187,6 +186,12 @@ def test_the_first_minute_needs_nothing_but_a_keyboard(empty, visit):
             tab_to(page, "Take photos for red")
             page.keyboard.press("Tab")
     tab_to(page, "Add photos to be labelled")
+
+
+def test_the_first_minute_needs_nothing_but_a_keyboard(empty, visit):
+    page = visit(empty)
+    page.on("filechooser", lambda _: None)  # from here on no dialog of the system opens
+    teach_by_key(page)
     choose_by_key(page, "Space", [*reds(1, 30), *blues(1, 30)])
     wait_for_labels(page, empty)
     expect(page.locator("#announce")).to_contain_text("red 30.png: red")
@@ -221,19 +226,7 @@ def test_the_first_minute_needs_nothing_but_a_keyboard(empty, visit):
 def test_photos_are_labelled_from_the_first_class_to_the_saved_labels_without_a_pointer(empty, visit):
     page = visit(empty)
     page.on("filechooser", lambda _: None)
-    expect(page.get_by_role("button", name="Make your first class")).to_be_visible()
-    tab_to(page, "Make your first class")
-    page.keyboard.press("Enter")
-    for name, files in (("red", reds(3)), ("blue", blues(3))):
-        page.keyboard.type(name)
-        page.keyboard.press("Enter")
-        expect(page.get_by_label(f"Add photos to {name}")).to_be_focused()
-        choose_by_key(page, "Enter", files)
-        expect(card(page, name).locator(".size")).to_have_text("3 photos")
-        if name == "red":
-            tab_to(page, "Take photos for red")
-            page.keyboard.press("Tab")
-    tab_to(page, "Add photos to be labelled")
+    teach_by_key(page)
     choose_by_key(page, "Space", [*reds(2, 30), *blues(2, 30)])
     expect(at(page, "result")).to_have_count(4)
     wait_for_labels(page, empty)

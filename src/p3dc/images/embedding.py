@@ -15,7 +15,7 @@ from PIL import Image
 from p3dc._arrays import Floats
 from p3dc._validation import check_count
 from p3dc.errors import InputError
-from p3dc.images.backbones.backbone import STEP, Backbone, n_cores
+from p3dc.images.backbones.backbone import Backbone, n_cores
 from p3dc.images.decoding import ImageError
 from p3dc.images.preprocessing import Preprocessing
 from p3dc.images.views import CENTRE, View, average_views
@@ -134,7 +134,7 @@ def embed_views(
     batch = max(1, batch // len(views))
     see = partial(_see, read, backbone.preprocessing, views)
     seen = _read_ahead(iter(items), see, batch, workers, processes)
-    return _embed(seen, backbone, maps, batch, batch if backbone.step > STEP else 1)
+    return _embed(seen, backbone, maps, batch, batch if backbone.is_accelerated else 1)
 
 
 def _averaged(

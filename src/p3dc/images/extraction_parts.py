@@ -19,7 +19,7 @@ from PIL import Image
 from p3dc._arrays import Progress
 from p3dc._validation import check_count
 from p3dc.errors import InputError
-from p3dc.images.backbones.backbone import STEP, Backbone, n_cores
+from p3dc.images.backbones.backbone import Backbone, n_cores
 from p3dc.images.decoding import ImageError, read_image
 from p3dc.images.embedding import Embedded, embed_views
 from p3dc.images.shards import is_stored
@@ -130,7 +130,7 @@ def make_part(
     if is_stored(files[0].path):
         options["workers"] = STORE_READERS * (n_cores() if workers is None else workers)
     else:
-        options["processes"] = backbone.step > STEP and len(files) >= MANY
+        options["processes"] = backbone.is_accelerated and len(files) >= MANY
     read = partial(_read, short_side=backbone.preprocessing.short_side)
 
     def batches() -> Iterator[WideBatch]:

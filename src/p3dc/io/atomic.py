@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -34,45 +34,41 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     check_folder(path)
     target = Path(os.path.realpath(path))
-    sweep(target.parent)
     temporary = _temporary(target)
-    handle = -1
-    _being_written.add(temporary)
     try:
-        handle = _create_locked(temporary)
-        mode = os.fstat(handle).st_mode
-        yield temporary
-        _flush(temporary, os.O_RDWR)
-        temporary.chmod(stat.S_IMODE(target.stat().st_mode if target.exists() else mode) & 0o777)
-        temporary.replace(target)
-        if os.name == "posix":  # elsewhere a folder cannot be opened
-            _flush(target.parent, os.O_RDONLY)
+        with _held(temporary, _create_locked):
+            mode = temporary.stat().st_mode
+            yield temporary
+            _flush(temporary, os.O_RDWR)
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode if target.exists() else mode) & 0o777)
+            temporary.replace(target)
+            if os.name == "posix":  # elsewhere a folder cannot be opened
+                _flush(target.parent, os.O_RDONLY)
     except OSError as error:
         if error.errno in NO_ROOM or (error.errno and str(error.filename) == str(temporary)):
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
         raise
-    finally:
-        temporary.unlink(missing_ok=True)
-        _being_written.discard(temporary)
-        if handle >= 0:
-            os.close(handle)
 
 
 @contextmanager
 def making_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary folder to fill; afterwards it is renamed to ``path``, or removed if that failed."""
     target = Path(os.path.realpath(path))
-    sweep(target.parent)
     temporary = _temporary(target)
+    with _held(temporary, _make_locked):
+        yield temporary
+        temporary.rename(target)
+
+
+@contextmanager
+def _held(temporary: Path, make: Callable[[Path], int]) -> Iterator[None]:
+    """Make a temporary file or folder and hold its lock; remove it afterwards, unless it was renamed."""
+    sweep(temporary.parent)
     handle = -1
     _being_written.add(temporary)
     try:
-        temporary.mkdir()
-        handle = os.open(temporary, os.O_RDONLY)
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield temporary
-        temporary.rename(target)
+        handle = make(temporary)
+        yield
     finally:
         _remove(temporary)
         _being_written.discard(temporary)
@@ -130,11 +126,23 @@ def _create_locked(path: Path) -> int:
     """Make a file and lock it; make it again if another process swept it away before it was locked."""
     while True:
         handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        _lock(handle)
         if os.fstat(handle).st_nlink:
             return handle
         os.close(handle)
+
+
+def _make_locked(path: Path) -> int:
+    """Make a folder and lock it."""
+    path.mkdir()
+    handle = os.open(path, os.O_RDONLY)
+    _lock(handle)
+    return handle
+
+
+def _lock(handle: int) -> None:
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:

@@ -53,6 +53,11 @@ class Backbone(ABC):
     preprocessing: Preprocessing
     step: int = STEP
 
+    @property
+    def is_accelerated(self) -> bool:
+        """Whether it runs on an accelerator."""
+        return self.step > STEP
+
     def embed(self, pixels: npt.ArrayLike) -> Floats:
         """Compute the features of preprocessed images.
 
