@@ -137,7 +137,8 @@ def true_shares(classifier: P3DCClassifier, photos: Any, own: Any, others: Any, 
     assert fitted.refinement is not None
     placed = fitted.transform(photos)
     weights = np.equal.outer(own, np.arange(len(classifier.classes_))) / expected_length(PSEUDO_CLOSED * n_shot)
-    true = replace(fitted, refinement=replace(fitted.refinement, pull=weights.T @ placed, weights=weights))
+    refinement = replace(fitted.refinement, pull=weights.T @ placed, weights=weights, query_offsets=np.zeros(1))
+    true = replace(fitted, refinement=refinement)
     cosines = true.cosines_of(placed, weights), true.cosines(others)
     inside, outside = (probabilities(each, true.temperature) for each in cosines)
     return inside, outside

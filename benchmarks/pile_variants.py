@@ -36,8 +36,9 @@ from p3dc.evaluation.executors import run_serially
 from p3dc.evaluation.results import TaskScores, points
 from p3dc.evaluation.runners import WithoutPile
 from p3dc.unlabelled.evidence import discount
-from p3dc.unlabelled.mixture import ComponentSums, estimate_shares, fit_open
+from p3dc.unlabelled.mixture import ComponentSums, fit_open
 from p3dc.unlabelled.refinement import Refinement
+from p3dc.unlabelled.shares import EQUAL, UNEQUAL, Offsets
 
 
 def match_nothing(sums: ComponentSums, responsibilities: Array, *_: Any, **__: Any) -> Array:
@@ -71,14 +72,9 @@ def leave_out_own_part(
     return (products - weights) / np.sqrt(np.maximum(squares, 1e-12))
 
 
-def believe_shares(cosines: Array, known: Array, temperature: float) -> tuple[Array, float]:
-    """Take the shares of the classes as they are estimated."""
-    return estimate_shares(cosines, known, temperature)[0], 1.0
-
-
-def take_equal_shares(cosines: Array, *_: Any) -> tuple[Array, float]:
-    """Take the classes to be equal."""
-    return np.full(cosines.shape[1], 1 / cosines.shape[1]), 0.0
+def add_nothing(*_: Any) -> Offsets:
+    """Take the classes to be equal and their logits to be right."""
+    return lambda logits: np.zeros(logits.shape[1])
 
 
 def fit_without_groups(sums: ComponentSums, groups: Array, *others: Any) -> Array:
@@ -109,10 +105,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "closed mixture only": {"refinement._ramp": lambda *_: 1.0},
     "background without groups": {"refinement.fit_open": fit_without_groups},
     "2K pseudo-rows in the closed mixture": {"refinement.PSEUDO_CLOSED": 2.0},
-    "shares need no proof": {"refinement.estimate_shares": believe_shares, "mixture.SMOOTHING": 5.0},
     "R² = 0.12": with_cohesion(0.12),
     "R² = 0.3": with_cohesion(0.3),
-    "no shares": {"refinement.estimate_shares": take_equal_shares},
+    "no offsets": {"refinement.offsets_by": add_nothing},
+    "surely equal": {"refinement._estimate_spread": lambda *_: EQUAL},
+    "surely unequal": {"refinement._estimate_spread": lambda *_: UNEQUAL},
+    "errors of variance 0.25": {"shares.ERROR": 0.25},
+    "errors of variance 1": {"shares.ERROR": 1.0},
+    "few rows may be equal": {"shares.FEW": 0.0},
     "classes are present by 0.5": {"mixture.PRESENT": 0.5, "matching.PRESENT": 0.5},
     "classes are present by 0.99": {"mixture.PRESENT": 0.99, "matching.PRESENT": 0.99},
 }

@@ -173,7 +173,7 @@ def test_refined_scores_are_cosines_to_the_prototypes_of_each_query(world, count
     found = P3DCClassifier(priors).fit(support, labels, unlabelled=rows_of(novel, range(3), 20, 35)[0])
     queries = rows_of(novel, range(3), 40, 44)[0]
     calibrated = found._fitted.calibrated
-    scores = calibrated.cosines(queries)
+    scores = calibrated.cosines(queries) - calibrated.refinement.query_offsets
     for query, row in zip(calibrated.transform(queries), scores, strict=True):
         for c in range(3):
             samples = calibrated.samples[labels == c]

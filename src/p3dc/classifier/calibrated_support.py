@@ -134,10 +134,9 @@ class CalibratedSupport:
         cosines, known = [], []
         for start in range(0, len(queries), size):
             transformed = self.transform(queries[start : start + size])
-            cosines.append(self.cosines_of(transformed))
-            known.append(
-                known_score(cosines[-1], None if self.refinement is None else self.refinement.penalty(transformed))
-            )
+            found, refinement = self.cosines_of(transformed), self.refinement
+            known.append(known_score(found, None if refinement is None else refinement.penalty(transformed)))
+            cosines.append(found if refinement is None else found + refinement.query_offsets)
         concat = array_namespace(queries).concat
         return Scores(concat(cosines), concat(known))
 

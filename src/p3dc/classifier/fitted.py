@@ -194,10 +194,9 @@ class FittedClassifier:
             pile = self._pile(rows)
             cosines.append(self.calibrated.cosines_of(pile, own_weights[rows]))
             penalties.append(refinement.penalty(pile))
-        shares = self.temperature * np.log(refinement.shares * len(self.classes))
         found = np.concatenate(cosines)
         known = known_score(found, np.concatenate(penalties))
-        return Scores(found + shares, known, _mask(self.groups, len(found)))
+        return Scores(found + refinement.offsets, known, _mask(self.groups, len(found)))
 
     @cached_property
     def groups(self) -> list[Rows]:

@@ -17,12 +17,10 @@ LARGEST = 50.0
 """Nats, from which on a pair is as good as certain."""
 
 
-def match_components(
-    sums: ComponentSums, responsibilities: Array, per_evidence: float, *, closed: bool = False
-) -> Array:
+def match_components(sums: ComponentSums, responsibilities: Array, per_evidence: float) -> Array:
     """Return the probability that the rows of each component belong to each class, (P, C) -> (N, C).
 
-    In a ``closed`` mixture every component belongs to a class. Otherwise a class may have no rows, and rows no class.
+    A class may have no rows, and rows no class.
     """
     n_way, n_rows = sums.n_way, responsibilities.sum(axis=0)
     squared = (responsibilities * (sums.rows @ responsibilities.astype(np.float32))).sum(axis=0)
@@ -31,9 +29,8 @@ def match_components(
     factors[:, n_rows < 1e-6] = -LARGEST
     likely = np.exp(np.clip(factors, -LARGEST, LARGEST))
     likely[:, n_way:] /= max(len(n_rows) - n_way, 1)
-    absent, other = (0.0, 0.0) if closed else (1 - PRESENT, 1.0)
     of_class, of_component = np.ones(n_way), np.ones(len(n_rows))
     for _ in range(ROUNDS):
-        of_class = 1 / (likely @ of_component + absent)
-        of_component = 1 / (of_class @ likely + other)
+        of_class = 1 / (likely @ of_component + 1 - PRESENT)
+        of_component = 1 / (of_class @ likely + 1)
     return of_class[:, None] * likely * of_component

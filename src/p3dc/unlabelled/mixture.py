@@ -10,15 +10,13 @@ import numpy as np
 from p3dc._arrays import Array, Labels
 from p3dc.method import masked_softmax
 from p3dc.unlabelled.evidence import COHESION, bayes_factor, evidence
+from p3dc.unlabelled.shares import Offsets
 
 ROUNDS, BLOCKS = 5, 4
 """Rounds of expectation–maximisation between moves of whole groups, and how often."""
 
 PRESENT = 0.9
 """Prior probability that a class has unlabelled rows."""
-
-SMOOTHING = 3.0
-"""Rows that are added to each class before its share is taken."""
 
 BACKGROUND = 0.5 * COHESION**0.5
 """Cosine of the background component: half that of a row to the mean of its class."""
@@ -76,15 +74,12 @@ def fit_open(sums: ComponentSums, groups: Labels, temperature: float, per_eviden
     return responsibilities.astype(np.float64)
 
 
-def fit_closed(sums: ComponentSums, temperature: float, *, equal: bool) -> Array:
-    """Fit the closed mixture, (P, N); with ``equal`` classes the responsibilities are balanced by Sinkhorn's rule."""
-    n_rows, n_way = sums.cross.shape
-    responsibilities: Array = np.zeros((n_rows, n_way), dtype=np.float32)
+def fit_closed(sums: ComponentSums, temperature: float, offsets: Offsets) -> Array:
+    """Fit the closed mixture, (P, N), with offsets of the classes."""
+    responsibilities: Array = np.zeros(sums.cross.shape, dtype=np.float32)
     for _ in range(BLOCKS * ROUNDS):
-        responsibilities = masked_softmax(sums.cosines(responsibilities) / temperature, None)
-        for _ in range(10 if equal else 0):
-            responsibilities /= np.maximum(responsibilities.sum(axis=0), 1e-12) / (n_rows / n_way)
-            responsibilities /= responsibilities.sum(axis=1, keepdims=True)
+        logits = sums.cosines(responsibilities) / temperature
+        responsibilities = masked_softmax(logits + offsets(logits), None)
     return responsibilities.astype(np.float64)
 
 
@@ -93,35 +88,6 @@ def partition_evidence(sums: ComponentSums, component: Labels, n_components: int
     sizes, _, squared = sums((component[:, None] == np.arange(n_components)).astype(np.float64))
     n_single = int((component >= n_components).sum())
     return float(evidence(sizes, squared).sum() + n_single * evidence(1.0, 1.0))
-
-
-def estimate_shares(cosines: Array, known: Array, temperature: float) -> tuple[Array, float]:
-    """Estimate the shares of the classes among rows, by expectation–maximisation with the classes themselves fixed.
-
-    That they are unequal is believed as far as the rows become more likely than the free shares cost by the Bayesian
-    information criterion.
-
-    Parameters
-    ----------
-    cosines : array of shape (P, N)
-    known : array of shape (P,)
-        Probability that each row is of one of the classes.
-    temperature : float
-
-    Returns
-    -------
-    shares : array of shape (N,)
-    unequal : float
-        How far they are believed to be unequal, from 0 to 1.
-    """
-    n_way = cosines.shape[1]
-    shares: Array = np.full(n_way, 1 / n_way)
-    for _ in range(BLOCKS * ROUNDS):
-        counts = known @ masked_softmax(cosines / temperature + np.log(shares), None) + SMOOTHING
-        shares = counts / counts.sum()
-    gain = known @ np.log(masked_softmax(cosines / temperature, None) @ (n_way * shares))
-    cost = (n_way - 1) / 2 * np.log(max(known.sum(), 1.0))
-    return shares, float(1 / (1 + np.exp(np.clip(cost - gain, -50, 50))))
 
 
 def _move_groups(responsibilities: Array, sums: ComponentSums, per_evidence: float) -> Array:

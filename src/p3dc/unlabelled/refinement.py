@@ -1,9 +1,9 @@
 """Refinement of class prototypes with unlabelled rows, as far as they can be believed.
 
 Two mixtures are fitted: open, where groups and a background compete with the classes, and closed, where every row
-belongs to a class. The evidence of both, and how evenly rows fall on the components, decide how far the closed one is
-believed. How far rows count at all is decided by the support alone: the less it agrees with the mixtures about them,
-the more of them are taken to be of other classes.
+belongs to a class. The evidence of both decides how far the closed one is believed. How far rows count at all is
+decided by the support alone: the less it agrees with the mixtures about them, the more of them are taken to be of other
+classes.
 
 Shape letters: N classes, P unlabelled rows, J groups, D features.
 """
@@ -18,14 +18,8 @@ from p3dc._arrays import Array, Labels, Mask, to_device_of
 from p3dc.method import l2_normalize, masked_softmax
 from p3dc.unlabelled.evidence import COHESION, discount, expected_length, nats
 from p3dc.unlabelled.matching import match_components
-from p3dc.unlabelled.mixture import (
-    BACKGROUND,
-    ComponentSums,
-    estimate_shares,
-    fit_closed,
-    fit_open,
-    partition_evidence,
-)
+from p3dc.unlabelled.mixture import BACKGROUND, ComponentSums, fit_closed, fit_open, partition_evidence
+from p3dc.unlabelled.shares import EQUAL, UNEQUAL, balancing_offsets, count_rows, offsets_by
 
 Balance = Literal["equal"]
 
@@ -35,11 +29,8 @@ PSEUDO_OPEN = 2.0
 PSEUDO_CLOSED = 3.0
 """The same in the closed mixture."""
 
-DOUBT = 4.5
-"""Over N + 2: the cost of the closed mixture for each row, in nats, at which both are believed equally."""
-
-EVEN = 0.7
-"""Effective number of components over the number of classes below which rows count as unequal."""
+DOUBT = 4.0
+"""Over N: the cost of the closed mixture for each row, in nats, at which both are believed equally."""
 
 KNOWN = 2 / 3
 """Share of the rows of a class in the open mixture that are of any of the classes."""
@@ -58,8 +49,9 @@ class Refinement:
         What is added to the unit prototype of each class: a weighted sum of the rows.
     weights : array of shape (P, N)
         The weights of the rows in that sum.
-    shares : array of shape (N,)
-        Shares of the classes among the unlabelled rows; equal unless the rows are surely unequal.
+    offsets, query_offsets : arrays of shape (N,)
+        What is added to the cosines of the unlabelled rows and of other queries, for the shares of the classes and for
+        errors that their cosines have in common.
     groups : array of shape (J, D)
         Unit vectors: centres of rows that resemble each other and none of the classes.
     members : mask of shape (P, J)
@@ -76,7 +68,8 @@ class Refinement:
 
     pull: Array
     weights: Array
-    shares: Array
+    offsets: Array
+    query_offsets: Array
     groups: Array
     members: Mask
     proposed: Mask
@@ -86,7 +79,9 @@ class Refinement:
 
     def to_device_of(self, other: Array) -> "Refinement":
         """Move what queries are compared with to the library and device of another array, in its type."""
-        moved = {name: to_device_of(getattr(self, name), other, other.dtype) for name in ("pull", "groups")}
+        moved = {
+            name: to_device_of(getattr(self, name), other, other.dtype) for name in ("pull", "query_offsets", "groups")
+        }
         return replace(self, **moved)
 
     def cosines(self, along: Array, together: Array, rows: Array, own_weights: Array | None = None) -> Array:
@@ -148,22 +143,20 @@ def refine(
     n_way, equal = len(prototypes), balance == "equal"
     held, held_closed = PSEUDO_OPEN * shots, PSEUDO_CLOSED * shots
     sums = ComponentSums(gram, n_way, held)
-    stretch = expected_length(held_closed) / expected_length(held)
+    closed_sums = ComponentSums(gram, n_way, held_closed, expected_length(held_closed) / expected_length(held))
     per_evidence = nats(held, temperature)
-    closed = fit_closed(ComponentSums(gram, n_way, held_closed, stretch), temperature, equal=equal)
+    spread = EQUAL if equal else _estimate_spread(closed_sums, temperature)
+    offsets = balancing_offsets if equal else offsets_by(spread)
+    closed = fit_closed(closed_sums, temperature, offsets)
     opened = fit_open(sums, groups, temperature, per_evidence)
     component = np.concatenate([opened, 1 - opened.sum(axis=1, keepdims=True)], axis=1).argmax(axis=1)
     cost = partition_evidence(sums, component, opened.shape[1])
     cost = per_evidence / len(rows) * (cost - partition_evidence(sums, closed.argmax(axis=1), n_way))
-    sizes = opened.sum(axis=0)
-    effective = sizes.sum() ** 2 / max((sizes**2).sum(), 1e-12) / n_way
-    even = _ramp(effective - EVEN, 0.2)
-    belief = 1.0 if equal else even * _ramp(1 - cost * (n_way + 2) / DOUBT, 0.3)
+    belief = 1.0 if equal else _ramp(1 - cost * n_way / DOUBT, 0.3)
 
     along = (rows @ prototypes.T.astype(rows.dtype)).astype(np.float64)
     by_support = masked_softmax(along / temperature, None)
-    by_closed = closed @ match_components(sums, closed, per_evidence, closed=True).T
-    by_open = opened @ match_components(sums, opened, per_evidence).T
+    by_closed, by_open = closed, opened @ match_components(sums, opened, per_evidence).T
     if not equal:
         by_closed, by_open = _trusted(by_closed, by_support, 1.0), _trusted(by_open, by_support, KNOWN)
     weights = belief * by_closed / expected_length(held_closed) + (1 - belief) * by_open / expected_length(held)
@@ -178,7 +171,8 @@ def refine(
     found = Refinement(
         pull,
         weights,
-        np.full(n_way, 1 / n_way),
+        np.zeros(n_way),
+        np.zeros(n_way),
         l2_normalize(opened[:, n_way:].T.astype(rows.dtype) @ rows),
         members,
         (n_members >= LEAST_ROWS) & (inside >= COHESION**0.5),
@@ -186,13 +180,18 @@ def refine(
         float((counts / (counts + held)).mean()),
         temperature,
     )
-    if equal:
-        return found
-    known = belief + (1 - belief) * own.sum(axis=1)
-    refined = found.cosines(along, np.vecdot(prototypes, pull), rows, weights)
-    shares, unequal = estimate_shares(refined, known, temperature)
-    shares = shares ** (unequal * (1 - even))
-    return replace(found, shares=shares / shares.sum())
+    logits = found.cosines(along, np.vecdot(prototypes, pull), rows, weights) / temperature
+    scale = belief * temperature
+    return replace(found, offsets=scale * offsets(logits), query_offsets=-scale * count_rows(logits).errors(spread))
+
+
+def _estimate_spread(sums: ComponentSums, temperature: float) -> Array:
+    """Return the probability of each hypothesis about how unequal the classes are, (H,).
+
+    It is judged from a mixture in which they may be as unequal as can be.
+    """
+    unequal = fit_closed(sums, temperature, offsets_by(UNEQUAL))
+    return count_rows(sums.cosines(unequal) / temperature).spread()
 
 
 def _trusted(counts: Array, by_support: Array, known: float) -> Array:

@@ -1,0 +1,109 @@
+"""How unequal classes are among unlabelled rows, and what to add to logits for it.
+
+A class that gets many rows either has many, or all its logits are too large. Let ℓ be the logarithm of its share and b
+the error that its logits have in common. A part κ of the rows of a class is ambiguous, Σ p (1 − p) / Σ p, and follows
+the logits. So the logarithm of its count, less the mean of all classes, is
+
+    L = (1 − κ) ℓ + κ b + noise.
+
+Unlabelled rows are labelled best with ℓ − b added to their logits, and other queries with −b. The variance of b is
+known; that of ℓ is not, and several are considered: classes that are exactly equal, and rows drawn at random from
+classes whose log shares have one of ``SPREADS`` as their variance.
+
+Shape letters: P unlabelled rows, N classes, H hypotheses about the variance of ℓ.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from p3dc._arrays import Array
+from p3dc.method import masked_softmax
+
+Offsets = Callable[[Array], Array]
+"""What is added to the logits of the classes, given the logits of all rows, (P, N) -> (N,)."""
+
+ERROR = 0.5
+"""Variance of b, in squared nats."""
+
+SPREADS = np.array([0.0, 0.1, 1.0, 10.0])
+
+EQUAL, *_, UNEQUAL = np.eye(1 + len(SPREADS))
+"""Certainty that classes are exactly equal, and that they are as unequal as can be, (H,) each."""
+
+FEW = 5.0
+"""Rows of a class, on average, below which that classes are exactly equal is not considered: it would be chance."""
+
+BALANCING = 10
+"""Rounds of Sinkhorn's rule."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """How many rows each class gets without offsets.
+
+    Attributes
+    ----------
+    mean : float
+        Rows of a class, on average.
+    logs : array of shape (N,)
+        Logarithms of the counts, less their mean. One row is added to each count.
+    ambiguous : array of shape (N,)
+        The part κ of the rows of each class that is ambiguous.
+    spreads : array of shape (H,)
+        Variance of ℓ by each hypothesis.
+    variances : array of shape (N, H)
+        Variance of the logarithms by each hypothesis.
+    """
+
+    mean: float
+    logs: Array
+    ambiguous: Array
+    spreads: Array
+    variances: Array
+
+    def spread(self) -> Array:
+        """Return the probability of each hypothesis about the variance of ℓ, (H,)."""
+        fit = -0.5 * (np.log(self.variances) + self.logs[:, None] ** 2 / self.variances).sum(axis=0)
+        return masked_softmax(fit, None if self.mean >= FEW else EQUAL == 0)
+
+    def log_shares(self, spread: Array) -> Array:
+        """Return the expected ℓ of each class, (N,)."""
+        return (1 - self.ambiguous) * ((self.spreads / self.variances) @ spread) * self.logs
+
+    def errors(self, spread: Array) -> Array:
+        """Return the expected b of each class, (N,)."""
+        return self.ambiguous * ERROR * ((1 / self.variances) @ spread) * self.logs
+
+
+def count_rows(logits: Array) -> Counts:
+    """Count the rows of each class, (P, N)."""
+    probable = masked_softmax(logits, None)
+    counts, uncertain = probable.sum(axis=0), (probable * (1 - probable)).sum(axis=0)
+    logs, ambiguous, mean = np.log(counts + 1), uncertain / np.maximum(counts, 1e-12), counts.mean()
+    spreads = np.concatenate([[0.0], mean / (mean + 1) ** 2 + SPREADS])
+    noise = (uncertain + 1) / (counts + 1) ** 2  # ambiguous rows fall by chance, and any count may be a row off
+    by_error = ambiguous**2 * ERROR + noise
+    variances = (1 - ambiguous[:, None]) ** 2 * spreads + by_error[:, None]
+    return Counts(float(mean), logs - logs.mean(), ambiguous, spreads, variances)
+
+
+def offsets_by(spread: Array) -> Offsets:
+    """Make the offsets for unlabelled rows, given the probability of each hypothesis, (H,)."""
+
+    def offsets(logits: Array) -> Array:
+        counts = count_rows(logits)
+        return counts.log_shares(spread) - counts.errors(spread)
+
+    return offsets
+
+
+def balancing_offsets(logits: Array) -> Array:
+    """Return the offsets with which each class gets equally many rows, by Sinkhorn's rule, (P, N) -> (N,)."""
+    n_rows, n_way = logits.shape
+    offsets: Array = np.zeros(n_way)
+    for _ in range(BALANCING):
+        counts = masked_softmax(logits + offsets, None).sum(axis=0)
+        offsets = offsets - np.log(np.maximum(counts, 1e-12) * n_way / n_rows)
+    return offsets
