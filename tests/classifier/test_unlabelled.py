@@ -181,3 +181,27 @@ def test_refined_scores_are_cosines_to_the_prototypes_of_each_query(world, count
             average = attention @ samples
             prototype = average / np.linalg.norm(average) + calibrated.refinement.pull[c]
             assert row[c] == pytest.approx(query @ prototype / np.linalg.norm(prototype))
+
+
+def test_offsets_of_other_queries_change_their_scores_and_not_how_known_they_are(world):
+    priors, novel = world
+    support, pile = rows_of(novel, range(4), 0, 1), rows_of(novel, range(4), 20, 40)[0]
+    calibrated = P3DCClassifier(priors).fit(*support, unlabelled=pile)._fitted.calibrated
+    queries, offsets = rows_of(novel, range(8), 40, 44)[0], np.array([0.0, 0.1, 0.2, -0.1])
+    plain, moved = (
+        replace(calibrated, refinement=replace(calibrated.refinement, query_offsets=each)).scores(queries)
+        for each in (np.zeros(4), offsets)
+    )
+    np.testing.assert_allclose(moved.cosines, plain.cosines + offsets)
+    np.testing.assert_array_equal(moved.known, plain.known)
+
+
+def test_with_the_promise_of_equal_classes_labels_are_balanced(world):
+    priors, novel = world
+    support = rows_of(novel, range(5), 0, 1)
+    pile = np.concatenate([rows_of(novel, [0], 20, 50)[0], rows_of(novel, range(1, 5), 20, 30)[0]])
+    free, promised = (
+        P3DCClassifier(priors, pile_balance=each).fit(*support, unlabelled=pile) for each in (None, "equal")
+    )
+    np.testing.assert_allclose(promised.transduction_proba_.sum(axis=0), 14, rtol=0.2)
+    assert free.transduction_proba_.sum(axis=0).max() > 20
