@@ -123,3 +123,8 @@ def test_few_rows_do_not_make_shares_very_unequal(n_rows):
     """One class has two rows, and each of some others has one."""
     logits = 8.0 * np.eye(20)[[0, *range(n_rows)]]
     assert np.ptp(offsets_by(count_rows(logits).spread())(logits)) < 1
+
+
+@pytest.mark.parametrize(("n_way", "error"), [(2, ERROR), (10, ERROR), (20, 2 * ERROR), (50, 5 * ERROR)])
+def test_errors_vary_more_among_many_classes(n_way, error):
+    assert count_rows(np.zeros((3, n_way))).error == pytest.approx(error)

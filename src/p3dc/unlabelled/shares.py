@@ -7,7 +7,7 @@ the logits. So the logarithm of its count, less the mean of all classes, is
     L = (1 − κ) ℓ + κ b + noise.
 
 Unlabelled rows are labelled best with ℓ − b added to their logits, and other queries with −b. The variance of b is
-known; that of ℓ is not, and several are considered: classes that are exactly equal, and rows drawn at random from
+fixed; that of ℓ is not known, and several are considered: classes that are exactly equal, and rows drawn at random from
 classes whose log shares have one of ``SPREADS`` as their variance.
 
 Shape letters: P unlabelled rows, N classes, H hypotheses about the variance of ℓ.
@@ -24,8 +24,8 @@ from p3dc.method import masked_softmax
 Offsets = Callable[[Array], Array]
 """What is added to the logits of the classes, given the logits of all rows, (P, N) -> (N,)."""
 
-ERROR = 0.5
-"""Variance of b, in squared nats."""
+ERROR, MANY = 0.5, 10
+"""Variance of b, in squared nats, and the number of classes from which on it grows with them."""
 
 SPREADS = np.array([0.0, 0.1, 1.0, 10.0])
 
@@ -51,6 +51,8 @@ class Counts:
         Logarithms of the counts, less their mean. One row is added to each count.
     ambiguous : array of shape (N,)
         The part κ of the rows of each class that is ambiguous.
+    error : float
+        Variance of b.
     spreads : array of shape (H,)
         Variance of ℓ by each hypothesis.
     variances : array of shape (N, H)
@@ -60,6 +62,7 @@ class Counts:
     mean: float
     logs: Array
     ambiguous: Array
+    error: float
     spreads: Array
     variances: Array
 
@@ -74,7 +77,7 @@ class Counts:
 
     def errors(self, spread: Array) -> Array:
         """Return the expected b of each class, (N,)."""
-        return self.ambiguous * ERROR * ((1 / self.variances) @ spread) * self.logs
+        return self.ambiguous * self.error * ((1 / self.variances) @ spread) * self.logs
 
 
 def count_rows(logits: Array) -> Counts:
@@ -84,9 +87,9 @@ def count_rows(logits: Array) -> Counts:
     logs, ambiguous, mean = np.log(counts + 1), uncertain / np.maximum(counts, 1e-12), counts.mean()
     spreads = np.concatenate([[0.0], mean / (mean + 1) ** 2 + SPREADS])
     noise = (uncertain + 1) / (counts + 1) ** 2  # ambiguous rows fall by chance, and any count may be a row off
-    by_error = ambiguous**2 * ERROR + noise
-    variances = (1 - ambiguous[:, None]) ** 2 * spreads + by_error[:, None]
-    return Counts(float(mean), logs - logs.mean(), ambiguous, spreads, variances)
+    error = ERROR * max(1.0, len(counts) / MANY)
+    variances = (1 - ambiguous[:, None]) ** 2 * spreads + (ambiguous**2 * error + noise)[:, None]
+    return Counts(float(mean), logs - logs.mean(), ambiguous, error, spreads, variances)
 
 
 def offsets_by(spread: Array) -> Offsets:
