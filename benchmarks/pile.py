@@ -58,6 +58,7 @@ SCENES: dict[str, dict[str, Any]] = {
 }
 SIZES: dict[str, dict[str, Any]] = {
     "5 photos": {"n_pile": 5},
+    "5 photos, Dirichlet(2)": {"n_pile": 5, "pile_balance": 2.0},
     "75 photos, others 50 %": {"n_pile": 75, "pile_unknown": 0.5},
     "500 photos, others 80 %": {"n_pile": 500, "pile_unknown": 0.8},
 }
