@@ -71,7 +71,8 @@ class P3DCClassifier(ClassifierMixin, BaseEstimator):
     extrapolate : bool, default=False
         Whether ``alpha`` and ``beta`` may leave the triangle ``alpha >= 0, beta >= 0, alpha + beta <= 1``.
     pile_balance : {"equal"}, optional
-        A promise that the unlabelled rows given to :meth:`fit` are of the classes alone, equally many of each.
+        A promise that the unlabelled rows given to :meth:`fit` are of the classes alone, equally many of each. Their
+        labels are balanced accordingly.
 
     Attributes
     ----------

@@ -28,6 +28,7 @@ ERROR, MANY = 0.5, 10
 """Variance of b, in squared nats, and the number of classes from which on it grows with them."""
 
 SPREADS = np.array([0.0, 0.1, 1.0, 10.0])
+"""Variances of ℓ that are considered."""
 
 EQUAL, *_, UNEQUAL = np.eye(1 + len(SPREADS))
 """Certainty that classes are exactly equal, and that they are as unequal as can be, (H,) each."""
