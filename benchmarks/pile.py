@@ -32,7 +32,7 @@ from p3dc.baselines.registry import METHODS, TRANSDUCTIVE, Sources
 from p3dc.confidence.metrics import Reliability, area_under_roc
 from p3dc.confidence.temperature import probabilities
 from p3dc.errors import InputError
-from p3dc.evaluation.executors import Batch, Drawing, run_serially
+from p3dc.evaluation.executors import Batch, Draw, Drawing, run_serially
 from p3dc.evaluation.results import BatchResult, Comparison, Difference, TaskScores, points
 from p3dc.evaluation.runners import WithoutPile, make_runner
 from p3dc.images.backbone_priors import backbone_priors
@@ -164,6 +164,16 @@ def compare_rows(
     return {name: TaskScores.from_batches([batch[name] for batch in batches]) for name in classifiers}
 
 
+def draw_from(features: FeatureSet, drawing: Drawing) -> Draw | None:
+    """Return what draws tasks; None where there are too few classes or photos for them."""
+    try:
+        draw = drawing.on(features)
+        draw(range(1))
+    except InputError:
+        return None
+    return draw
+
+
 GAINS = ["setting", "ways", "shots", "pile", "auto", "inside", "outside", "lost (%)", "true labels", "lost (%)"]
 GAINS += ["ECE auto, inside, outside", "AUROC", "groups", "used", "ms a fit"]
 
@@ -173,10 +183,8 @@ def gains(data: Path, split: str, n_tasks: int, case: Case) -> str:
     folder, base = SETTINGS[case.setting]
     features, auto = load(data / folder / f"{split}.npz"), P3DCClassifier(priors_of(data, base))
     inside, pile = case.drawing, Pile()
-    try:
-        draw = inside.on(features)
-        draw(range(1))
-    except InputError:
+    draw = draw_from(features, inside)
+    if draw is None:
         return row(*case, "too few photos", *[""] * (len(GAINS) - 5))
     plain = [
         compare_rows({"": WithoutPile(auto)}, features, each, n_tasks)[""]

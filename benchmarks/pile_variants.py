@@ -25,6 +25,7 @@ from benchmarks.pile import (
     Pile,
     compare_rows,
     difference,
+    draw_from,
     load,
     priors_of,
     row,
@@ -35,13 +36,14 @@ from p3dc._arrays import Array
 from p3dc.evaluation.executors import run_serially
 from p3dc.evaluation.results import TaskScores, points
 from p3dc.evaluation.runners import WithoutPile
+from p3dc.method import masked_softmax
 from p3dc.unlabelled.evidence import discount
 from p3dc.unlabelled.mixture import ComponentSums, fit_open
 from p3dc.unlabelled.refinement import Refinement
 from p3dc.unlabelled.shares import EQUAL, UNEQUAL, Offsets
 
 
-def match_nothing(sums: ComponentSums, responsibilities: Array, *_: Any, **__: Any) -> Array:
+def match_nothing(sums: ComponentSums, responsibilities: Array, *_: Any) -> Array:
     """Leave each component with the class that it grew from."""
     return np.eye(sums.n_way, responsibilities.shape[1])
 
@@ -77,6 +79,15 @@ def add_nothing(*_: Any) -> Offsets:
     return lambda logits: np.zeros(logits.shape[1])
 
 
+def anneal(sums: ComponentSums, temperature: float, offsets: Offsets) -> Array:
+    """Fit the closed mixture at a temperature that falls from twice its value in the first ten of twenty rounds."""
+    responsibilities: Array = np.zeros(sums.cross.shape, dtype=np.float32)
+    for factor in np.maximum(np.linspace(2, 0, 21)[:20], 1):
+        logits = sums.cosines(responsibilities) / temperature
+        responsibilities = masked_softmax((logits + offsets(logits)) / factor, None)
+    return responsibilities.astype(np.float64)
+
+
 def fit_without_groups(sums: ComponentSums, groups: Array, *others: Any) -> Array:
     """Fit the open mixture with classes and a background alone."""
     return fit_open(sums, sums.n_way + np.arange(len(groups)), *others)
@@ -108,11 +119,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "R² = 0.12": with_cohesion(0.12),
     "R² = 0.3": with_cohesion(0.3),
     "no offsets": {"refinement.offsets_by": add_nothing},
-    "surely equal": {"refinement._estimate_spread": lambda *_: EQUAL},
-    "surely unequal": {"refinement._estimate_spread": lambda *_: UNEQUAL},
+    "surely equal": {"refinement._judge_spreads": lambda *_: EQUAL},
+    "surely unequal": {"refinement._judge_spreads": lambda *_: UNEQUAL},
     "errors of variance 0.25": {"shares.ERROR": 0.25},
     "errors of variance 1": {"shares.ERROR": 1.0},
     "few rows may be equal": {"shares.FEW": 0.0},
+    "annealed": {"refinement.fit_closed": anneal},
     "classes are present by 0.5": {"mixture.PRESENT": 0.5, "matching.PRESENT": 0.5},
     "classes are present by 0.99": {"mixture.PRESENT": 0.99, "matching.PRESENT": 0.99},
 }
@@ -129,6 +141,8 @@ def compare_variants(data: Path, split: str, n_tasks: int, names: list[str], cas
     """Make a row of the table."""
     classifier = P3DCClassifier(priors_of(data, SETTINGS[case.setting][1]))
     features, drawing = load(data / SETTINGS[case.setting][0] / f"{split}.npz"), case.drawing
+    if draw_from(features, drawing) is None:
+        return row(*case, "too few photos", *[""] * len(names))
     auto = [
         compare_rows({"": WithoutPile(classifier)}, features, each, n_tasks)[""]
         for each in (drawing, replace(drawing, pile_queries="outside"))

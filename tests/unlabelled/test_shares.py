@@ -61,8 +61,8 @@ def test_shares_and_errors_are_the_regression_on_the_counts():
 
 def test_equal_counts_are_believed_equal_and_unequal_ones_unequal():
     rng = np.random.default_rng(2)
-    equal = count_rows(make_logits(rng, np.repeat(np.arange(5), 15), 5, margin=8.0)).spread()
-    unequal = count_rows(make_logits(rng, np.repeat(np.arange(5), (50, 15, 6, 3, 1)), 5, margin=8.0)).spread()
+    equal = count_rows(make_logits(rng, np.repeat(np.arange(5), 15), 5, margin=8.0)).posterior()
+    unequal = count_rows(make_logits(rng, np.repeat(np.arange(5), (50, 15, 6, 3, 1)), 5, margin=8.0)).posterior()
     assert equal.argmax() == 0
     assert unequal[0] < 1e-6
     assert unequal @ np.concatenate([[0.0], SPREADS]) > 0.5
@@ -70,7 +70,7 @@ def test_equal_counts_are_believed_equal_and_unequal_ones_unequal():
 
 def test_a_few_rows_are_never_believed_exactly_equal():
     rng = np.random.default_rng(3)
-    assert count_rows(make_logits(rng, np.arange(5), 5, margin=8.0)).spread()[0] == 0
+    assert count_rows(make_logits(rng, np.arange(5), 5, margin=8.0)).posterior()[0] == 0
 
 
 def test_offsets_help_equal_rows_with_errors_and_unequal_ones():
@@ -80,7 +80,7 @@ def test_offsets_help_equal_rows_with_errors_and_unequal_ones():
     for _ in range(200):
         for kind, (labels, error) in enumerate([(equal, 0.7), (unequal, 0.0)]):
             logits = make_logits(rng, labels, 5, margin=2.0, error=error)
-            believed = offsets_by(count_rows(logits).spread())
+            believed = offsets_by(count_rows(logits).posterior())
             for by, offsets in enumerate([believed, offsets_by(EQUAL), offsets_by(UNEQUAL)]):
                 gains[kind, by] += (right(logits + offsets(logits), labels) - right(logits, labels)) / 2
     believed, by_equal, by_unequal = gains.T
@@ -92,8 +92,8 @@ def test_offsets_help_equal_rows_with_errors_and_unequal_ones():
 @given(LOGITS)
 def test_offsets_are_finite_and_do_not_depend_on_a_constant_of_each_row(logits):
     counts = count_rows(logits)
-    assert counts.spread().sum() == pytest.approx(1)
-    offsets = offsets_by(counts.spread())
+    assert counts.posterior().sum() == pytest.approx(1)
+    offsets = offsets_by(counts.posterior())
     assert np.isfinite(offsets(logits)).all()
     np.testing.assert_allclose(offsets(logits), offsets(logits + 5.0), atol=1e-6)
 
@@ -114,7 +114,7 @@ def test_balancing_makes_counts_equal():
 
 def test_shares_decide_rows_that_logits_leave_open():
     logits = np.concatenate([np.repeat([[8.0, 0.0]], 30, axis=0), np.zeros((10, 2))])
-    found = offsets_by(count_rows(logits).spread())(logits)
+    found = offsets_by(count_rows(logits).posterior())(logits)
     assert found[0] - found[1] > 0.5
 
 
@@ -122,7 +122,7 @@ def test_shares_decide_rows_that_logits_leave_open():
 def test_few_rows_do_not_make_shares_very_unequal(n_rows):
     """One class has two rows, and each of some others has one."""
     logits = 8.0 * np.eye(20)[[0, *range(n_rows)]]
-    assert np.ptp(offsets_by(count_rows(logits).spread())(logits)) < 1
+    assert np.ptp(offsets_by(count_rows(logits).posterior())(logits)) < 1
 
 
 @pytest.mark.parametrize(("n_way", "error"), [(2, ERROR), (10, ERROR), (20, 2 * ERROR), (50, 5 * ERROR)])

@@ -145,8 +145,8 @@ def refine(
     sums = ComponentSums(gram, n_way, held)
     closed_sums = ComponentSums(gram, n_way, held_closed, expected_length(held_closed) / expected_length(held))
     per_evidence = nats(held, temperature)
-    spread = EQUAL if equal else _estimate_spread(closed_sums, temperature)
-    offsets = balancing_offsets if equal else offsets_by(spread)
+    posterior = EQUAL if equal else _judge_spreads(closed_sums, temperature)
+    offsets = balancing_offsets if equal else offsets_by(posterior)
     closed = fit_closed(closed_sums, temperature, offsets)
     opened = fit_open(sums, groups, temperature, per_evidence)
     component = np.concatenate([opened, 1 - opened.sum(axis=1, keepdims=True)], axis=1).argmax(axis=1)
@@ -182,16 +182,16 @@ def refine(
     )
     logits = found.cosines(along, np.vecdot(prototypes, pull), rows, weights) / temperature
     scale = belief * temperature
-    return replace(found, offsets=scale * offsets(logits), query_offsets=-scale * count_rows(logits).errors(spread))
+    return replace(found, offsets=scale * offsets(logits), query_offsets=-scale * count_rows(logits).errors(posterior))
 
 
-def _estimate_spread(sums: ComponentSums, temperature: float) -> Array:
-    """Return the probability of each hypothesis about how unequal the classes are, (H,).
+def _judge_spreads(sums: ComponentSums, temperature: float) -> Array:
+    """Return the posterior probability of each hypothesis about how unequal the classes are, (H,).
 
-    It is judged from a mixture in which they may be as unequal as can be.
+    It follows from a mixture in which they may be as unequal as can be.
     """
     unequal = fit_closed(sums, temperature, offsets_by(UNEQUAL))
-    return count_rows(sums.cosines(unequal) / temperature).spread()
+    return count_rows(sums.cosines(unequal) / temperature).posterior()
 
 
 def _trusted(counts: Array, by_support: Array, known: float) -> Array:

@@ -1,4 +1,4 @@
-"""How unequal classes are among unlabelled rows, and what to add to logits for it.
+"""Class proportions among unlabelled rows (label shift), and what to add to logits for them.
 
 A class that gets many rows either has many, or all its logits are too large. Let ℓ be the logarithm of its share and b
 the error that its logits have in common. A part κ of the rows of a class is ambiguous, Σ p (1 − p) / Σ p, and follows
@@ -25,7 +25,7 @@ Offsets = Callable[[Array], Array]
 """What is added to the logits of the classes, given the logits of all rows, (P, N) -> (N,)."""
 
 ERROR, MANY = 0.5, 10
-"""Variance of b, in squared nats, and the number of classes from which on it grows with them."""
+"""Variance of b, in squared nats, and the number of classes above which it grows in proportion to them."""
 
 SPREADS = np.array([0.0, 0.1, 1.0, 10.0])
 """Variances of ℓ that are considered."""
@@ -34,7 +34,7 @@ EQUAL, *_, UNEQUAL = np.eye(1 + len(SPREADS))
 """Certainty that classes are exactly equal, and that they are as unequal as can be, (H,) each."""
 
 FEW = 5.0
-"""Rows of a class, on average, below which that classes are exactly equal is not considered: it would be chance."""
+"""Mean number of rows of a class below which exactly equal classes are not considered: it would be by chance."""
 
 BALANCING = 10
 """Rounds of Sinkhorn's rule."""
@@ -67,18 +67,18 @@ class Counts:
     spreads: Array
     variances: Array
 
-    def spread(self) -> Array:
-        """Return the probability of each hypothesis about the variance of ℓ, (H,)."""
+    def posterior(self) -> Array:
+        """Return the posterior probability of each hypothesis about the variance of ℓ, (H,)."""
         fit = -0.5 * (np.log(self.variances) + self.logs[:, None] ** 2 / self.variances).sum(axis=0)
         return masked_softmax(fit, None if self.mean >= FEW else EQUAL == 0)
 
-    def log_shares(self, spread: Array) -> Array:
+    def log_shares(self, posterior: Array) -> Array:
         """Return the expected ℓ of each class, (N,)."""
-        return (1 - self.ambiguous) * ((self.spreads / self.variances) @ spread) * self.logs
+        return (1 - self.ambiguous) * ((self.spreads / self.variances) @ posterior) * self.logs
 
-    def errors(self, spread: Array) -> Array:
+    def errors(self, posterior: Array) -> Array:
         """Return the expected b of each class, (N,)."""
-        return self.ambiguous * self.error * ((1 / self.variances) @ spread) * self.logs
+        return self.ambiguous * self.error * ((1 / self.variances) @ posterior) * self.logs
 
 
 def count_rows(logits: Array) -> Counts:
@@ -93,12 +93,12 @@ def count_rows(logits: Array) -> Counts:
     return Counts(float(mean), logs - logs.mean(), ambiguous, error, spreads, variances)
 
 
-def offsets_by(spread: Array) -> Offsets:
-    """Make the offsets for unlabelled rows, given the probability of each hypothesis, (H,)."""
+def offsets_by(posterior: Array) -> Offsets:
+    """Make the offsets for unlabelled rows, given the posterior probability of each hypothesis, (H,)."""
 
     def offsets(logits: Array) -> Array:
         counts = count_rows(logits)
-        return counts.log_shares(spread) - counts.errors(spread)
+        return counts.log_shares(posterior) - counts.errors(posterior)
 
     return offsets
 
