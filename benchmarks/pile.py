@@ -138,7 +138,9 @@ def true_shares(classifier: P3DCClassifier, photos: Any, own: Any, others: Any, 
     assert fitted.refinement is not None
     placed = fitted.transform(photos)
     weights = np.equal.outer(own, np.arange(len(classifier.classes_))) / expected_length(PSEUDO_CLOSED * n_shot)
-    refinement = replace(fitted.refinement, pull=weights.T @ placed, weights=weights, query_offsets=np.zeros(1))
+    refinement = replace(
+        fitted.refinement, pull=weights.T @ placed, weights=weights, query_offsets=np.zeros(1), coverage=1.0
+    )
     true = replace(fitted, refinement=refinement)
     cosines = true.cosines_of(placed, weights), true.cosines(others)
     inside, outside = (probabilities(each, true.temperature) for each in cosines)

@@ -159,7 +159,7 @@ def test_rows_are_compared_with_every_class_without_one_of_its_rows(world):
     for i in (0, 7, 39):
         of_others = np.maximum(one_row - weights[i], 0) / total
         pull = (1 - of_others)[:, None] * refinement.pull - np.outer(weights[i], rows[i])
-        left_out = replace(refinement, pull=pull)
+        left_out = replace(refinement, pull=pull, coverage=1.0)
         expected = replace(calibrated, refinement=left_out).cosines_of(rows[[i]])
         found = calibrated.cosines_of(rows[[i]], refinement.weights[[i]])
         np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -179,7 +179,8 @@ def test_refined_scores_are_cosines_to_the_prototypes_of_each_query(world, count
             samples = calibrated.samples[labels == c]
             attention = np.exp(samples @ query)
             average = attention @ samples
-            prototype = average / np.linalg.norm(average) + calibrated.refinement.pull[c]
+            moved = calibrated.refinement.coverage * calibrated.refinement.pull[c]
+            prototype = average / np.linalg.norm(average) + moved
             assert row[c] == pytest.approx(query @ prototype / np.linalg.norm(prototype))
 
 

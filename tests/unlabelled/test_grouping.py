@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from p3dc.adaptive.space import task_centre
+from p3dc.adaptive.space import shrunken_mean, task_centre
 from p3dc.unlabelled.evidence import bayes_factor, evidence
 from p3dc.unlabelled.grouping import agglomerate, group_rows, inner_products, pile_centre
 from tests.reference import normalize
@@ -70,8 +70,29 @@ def test_without_unlabelled_rows_the_centre_is_that_of_the_task(rng):
 
 
 def test_a_large_group_moves_the_centre_more_than_a_single_row(rng):
-    support, labels, home = rng.normal(size=(2, 5)), np.array([0, 1]), np.zeros(5)
-    far = np.full(5, 9.0)
+    support, labels, home = rng.normal(size=(2, 5)) + 9, np.array([0, 1]), np.zeros(5)
+    far = np.full(5, 20.0)
     single = pile_centre(support, labels, far[None], np.array([2]), home)
     many = pile_centre(support, labels, np.repeat(far[None], 30, axis=0), np.full(30, 2), home)
     assert np.linalg.norm(many) > np.linalg.norm(single)
+
+
+def test_groups_do_not_move_the_centre_where_the_support_agrees_with_the_base_classes(rng):
+    support, labels, home = np.array([[1.0, 0, 0], [-1.0, 0, 0]]), np.array([0, 1]), np.zeros(3)
+    rows = rng.normal(size=(20, 3)) + 5
+    np.testing.assert_array_equal(pile_centre(support, labels, rows, np.full(20, 2), home), home[None])
+
+
+def test_the_mean_of_weighted_classes_is_that_of_classes_counted_as_often(rng):
+    means, home, weights = rng.normal(size=(3, 5)) + 2, rng.normal(size=5), np.array([0.5, 0.25, 0.25])
+    centre, share = shrunken_mean(means, home, weights)
+    mean = weights @ means
+    variance = weights @ np.sum((means - mean) ** 2, axis=1) / (1 / np.sum(weights**2) - 1)
+    expected = max(0.0, 1 - variance / np.sum((mean - home) ** 2))
+    assert share.item() == pytest.approx(expected)
+    np.testing.assert_allclose(centre[0], home + expected * (mean - home))
+    for one, two in zip(shrunken_mean(means, home, np.full(3, 1 / 3)), shrunken_mean(means, home), strict=True):
+        np.testing.assert_allclose(one, two)
+    alone, believed = shrunken_mean(means, home, np.array([0.0, 1.0, 0.0]))
+    np.testing.assert_allclose(alone, home[None])
+    assert believed.item() == 0

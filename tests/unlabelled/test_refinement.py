@@ -85,6 +85,20 @@ def test_rows_of_one_class_are_no_reason_to_move_the_others(world):
     assert found.offsets[0] > found.offsets[1:].max() + TEMPERATURE
 
 
+def test_other_queries_see_prototypes_that_moved_as_far_as_the_rows_cover_the_classes(world):
+    rng, means, prototypes = world
+    one, all_five = (
+        refined(prototypes, make_rows(rng, means, labels, cosine=0.6))
+        for labels in (np.zeros(15, dtype=int), np.repeat(np.arange(5), 15))
+    )
+    assert one.coverage < 0.4
+    assert all_five.coverage > 0.9
+    queries = make_rows(rng, means, np.arange(5), cosine=0.6)
+    along, together = queries @ prototypes.T, np.sum(prototypes * one.pull, axis=1)
+    moved = normalize(prototypes + one.coverage * one.pull)
+    np.testing.assert_allclose(one.cosines(along, together, queries), queries @ moved.T, atol=1e-12)
+
+
 def test_the_promise_of_equal_classes_balances_an_unequal_fit(world):
     rng, means, prototypes = world
     rows = make_rows(rng, means, np.repeat(np.arange(5), 15), cosine=0.35)

@@ -89,24 +89,42 @@ class WhitenedSpace:
 
 
 def task_centre(class_means: Array, base_mean: Array) -> Array:
-    """Move from the mean of the base classes towards that of the task, by James–Stein shrinkage.
+    """Move from the mean of the base classes towards that of the task, (..., N, D), (D,) -> (..., 1, D)."""
+    return shrunken_mean(class_means, base_mean)[0]
+
+
+def shrunken_mean(means: Array, base_mean: Array, weights: Array | None = None) -> tuple[Array, Array]:
+    """Move from the mean of the base classes towards that of a few classes, by James–Stein shrinkage.
 
     The mean of a few classes is uncertain by their variance over their number. Only the part of the distance that
     exceeds this uncertainty is believed.
 
-    (..., N, D), (D,) -> (..., 1, D)
+    Parameters
+    ----------
+    means : array of shape (..., N, D)
+    base_mean : array of shape (D,)
+    weights : array of shape (N,), optional
+        Of the classes, with the sum 1; by default all are equal.
+
+    Returns
+    -------
+    centre : array of shape (..., 1, D)
+    share : array of shape (..., 1, 1)
+        The part of the distance that is believed, from 0 to 1.
     """
-    xp = array_namespace(class_means)
-    n_way = class_means.shape[-2]
-    task = xp.mean(class_means, axis=-2, keepdims=True)
-    away = task - base_mean
-    if n_way < 2:
-        return task - away
-    deviations = class_means - task
-    uncertainty = xp.sum(deviations * deviations, axis=(-2, -1))[..., None, None] / (n_way * (n_way - 1))
+    xp = array_namespace(means)
+    n_classes = means.shape[-2] if weights is None else 1 / (weights @ weights)
+    task = xp.mean(means, axis=-2, keepdims=True) if weights is None else weights[None] @ means
+    away, deviations = task - base_mean, means - task
     distance = xp.vecdot(away, away)[..., None]
+    if n_classes < 1 + 1e-9:
+        return task - away, xp.zeros_like(distance)
+    squares = xp.sum(deviations * deviations, axis=-1)
+    variance = xp.mean(squares, axis=-1) if weights is None else squares @ weights
+    uncertainty = variance[..., None, None] / (n_classes - 1)
     share = 1 - uncertainty / xp.where(distance == 0, xp.ones_like(distance), distance)
-    return base_mean + xp.where((distance > 0) & (share > 0), share, xp.zeros_like(share)) * away
+    share = xp.where((distance > 0) & (share > 0), share, xp.zeros_like(share))
+    return base_mean + share * away, share
 
 
 def members(labels: Labels) -> Mask:

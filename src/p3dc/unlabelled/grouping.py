@@ -6,6 +6,7 @@ Shape letters: N classes, P unlabelled rows, D features.
 import numpy as np
 
 from p3dc._arrays import Array, Labels
+from p3dc.adaptive.space import class_averages, members, shrunken_mean
 from p3dc.unlabelled.evidence import COHESION, RATIO, SCALE, expected_length, twice_evidence
 
 BLOCK = 16
@@ -109,9 +110,11 @@ def agglomerate(gram: Array, sizes: Array, n_way: int) -> Labels:
 
 
 def pile_centre(support: Array, labels: Labels, rows: Array, groups: Labels, base_mean: Array) -> Array:
-    """Return the centre of a task with unlabelled rows, by James–Stein shrinkage towards the mean of the base classes.
+    """Return the centre of a task with unlabelled rows.
 
-    As :func:`p3dc.adaptive.space.task_centre`, with one more mean for each group, weighted by how well it is known.
+    The centre of the support alone moves towards that of classes and groups together, weighted by how well each mean is
+    known. It moves only as far as the support departs from the base classes: where it does not, their mean is the
+    better centre, because groups of one class would draw the centre towards it.
 
     Parameters
     ----------
@@ -125,16 +128,14 @@ def pile_centre(support: Array, labels: Labels, rows: Array, groups: Labels, bas
     -------
     array of shape (1, D)
     """
+    own, departure = shrunken_mean(class_averages(members(labels)) @ support, base_mean)
+    if not departure.any():
+        return own
     everything = np.concatenate([support, rows], dtype=rows.dtype, casting="same_kind")
     group_of = np.concatenate([labels, groups])
     order = np.argsort(group_of, kind="stable")
     _, first, counts = np.unique(group_of[order], return_index=True, return_counts=True)
     means = np.add.reduceat(everything[order], first) / counts[:, None]
     known = counts * COHESION / (counts * COHESION + 1 - COHESION)
-    weights = known / known.sum()
-    mean, effective = weights @ means, 1 / (weights**2).sum()
-    away = mean - base_mean
-    if effective <= 1 + 1e-9 or not away.any():
-        return base_mean[None]
-    uncertainty = weights @ ((means - mean) ** 2).sum(axis=1) / (effective - 1)
-    return (base_mean + max(0.0, 1 - uncertainty / (away @ away)) * away)[None]
+    together, _ = shrunken_mean(means, base_mean, known / known.sum())
+    return own + departure * (together - own)

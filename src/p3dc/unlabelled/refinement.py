@@ -20,6 +20,7 @@ from p3dc.unlabelled.evidence import COHESION, discount, expected_length, nats
 from p3dc.unlabelled.matching import match_components
 from p3dc.unlabelled.mixture import BACKGROUND, ComponentSums, fit_closed, fit_open, partition_evidence
 from p3dc.unlabelled.shares import EQUAL, UNEQUAL, balancing_offsets, count_rows, offsets_by
+from p3dc.unlabelled.temperature import pile_temperature
 
 Balance = Literal["equal"]
 
@@ -62,6 +63,9 @@ class Refinement:
         How far every row is believed to belong to a class, from 0 to 1.
     used : float
         How much of the prototypes comes from the unlabelled rows, from 0 to 1.
+    coverage : float
+        How evenly the rows cover the classes, from 0 for rows of one class to 1: other queries are compared with
+        prototypes that have moved only so far, because a class that has moved alone would attract those of all others.
     temperature : float
         What cosines are divided by before the softmax.
     """
@@ -75,6 +79,7 @@ class Refinement:
     proposed: Mask
     closed: float
     used: float
+    coverage: float
     temperature: float
 
     def to_device_of(self, other: Array) -> "Refinement":
@@ -100,7 +105,8 @@ class Refinement:
         xp = array_namespace(rows)
         towards, squared = rows @ self.pull.T, xp.vecdot(self.pull, self.pull)
         if own_weights is None:
-            return (along + towards) / xp.sqrt(1 + 2 * together + squared)
+            moved = self.coverage
+            return (along + moved * towards) / xp.sqrt(1 + 2 * moved * together + moved**2 * squared)
         total = np.maximum(self.weights.sum(axis=0), 1e-12)
         one_row = (self.weights**2).sum(axis=0) / total
         kept = 1 - np.maximum(one_row - own_weights, 0) / total
@@ -144,6 +150,7 @@ def refine(
     held, held_closed = PSEUDO_OPEN * shots, PSEUDO_CLOSED * shots
     sums = ComponentSums(gram, n_way, held)
     closed_sums = ComponentSums(gram, n_way, held_closed, expected_length(held_closed) / expected_length(held))
+    temperature = pile_temperature(sums, groups, temperature)
     per_evidence = nats(held, temperature)
     posterior = EQUAL if equal else _judge_spreads(closed_sums, temperature)
     offsets = balancing_offsets if equal else offsets_by(posterior)
@@ -178,11 +185,12 @@ def refine(
         (n_members >= LEAST_ROWS) & (inside >= COHESION**0.5),
         belief,
         float((counts / (counts + held)).mean()),
+        _coverage(counts),
         temperature,
     )
     logits = found.cosines(along, np.vecdot(prototypes, pull), rows, weights) / temperature
-    scale = belief * temperature
-    return replace(found, offsets=scale * offsets(logits), query_offsets=-scale * count_rows(logits).errors(posterior))
+    scale, errors = belief * temperature, count_rows(logits).errors(posterior)
+    return replace(found, offsets=scale * offsets(logits), query_offsets=-scale * found.coverage * errors)
 
 
 def _judge_spreads(sums: ComponentSums, temperature: float) -> Array:
@@ -198,6 +206,14 @@ def _trusted(counts: Array, by_support: Array, known: float) -> Array:
     """Discount the rows that each class has in a mixture, (P, N), by how far the support alone agrees, (P, N)."""
     agreement = (counts * by_support).sum() / max(counts.sum(), 1e-12)
     return counts * discount(counts.sum(axis=0), known * agreement)
+
+
+def _coverage(counts: Array) -> float:
+    """Return the root of how many classes the rows effectively belong to, less one, over all classes, less one."""
+    if len(counts) == 1:
+        return 1.0
+    effective = counts.sum() ** 2 / max((counts**2).sum(), 1e-12)
+    return float(np.sqrt(max(effective - 1, 0) / (len(counts) - 1)))
 
 
 def _ramp(value: float, width: float) -> float:
