@@ -32,14 +32,14 @@ from benchmarks.pile import (
     run_case,
 )
 from p3dc import P3DCClassifier
-from p3dc._arrays import Array
+from p3dc._arrays import Array, Labels
+from p3dc.adaptive.space import class_averages, members, shrunken_mean, task_centre
 from p3dc.evaluation.executors import run_serially
 from p3dc.evaluation.results import TaskScores, points
 from p3dc.evaluation.runners import WithoutPile
 from p3dc.method import masked_softmax
-from p3dc.unlabelled.evidence import discount
-from p3dc.unlabelled.mixture import ComponentSums, fit_open
-from p3dc.unlabelled.refinement import Refinement
+from p3dc.unlabelled.evidence import COHESION, discount
+from p3dc.unlabelled.mixture import BLOCKS, ROUNDS, ComponentSums, fit_open
 from p3dc.unlabelled.shares import EQUAL, UNEQUAL, Offsets
 
 
@@ -64,14 +64,18 @@ def trust_by_class(counts: Array, by_support: Array, known: float) -> Array:
     return counts * discount(n_rows, known * (counts * by_support).sum(axis=0) / np.maximum(n_rows, 1e-12))
 
 
-def leave_out_own_part(
-    self: Refinement, along: Array, together: Array, rows: Array, own_weights: Array | float | None = None
-) -> Array:
-    """Compare a row of the pile with other classes as they are, and with its own without its part."""
-    weights = 0.0 if own_weights is None else own_weights
-    products = along + rows @ self.pull.T
-    squares = 1 + 2 * together + np.vecdot(self.pull, self.pull) - 2 * weights * products + weights**2
-    return (products - weights) / np.sqrt(np.maximum(squares, 1e-12))
+def centre_of_groups(support: Array, labels: Labels, rows: Array, groups: Labels, base_mean: Array) -> Array:
+    """Move the centre to that of classes and groups, wherever the support is."""
+    group_of, everything = np.concatenate([labels, groups]), np.concatenate([support, rows])
+    names, counts = np.unique(group_of, return_counts=True)
+    means = np.stack([everything[group_of == name].mean(axis=0) for name in names])
+    known = counts * COHESION / (counts * COHESION + 1 - COHESION)
+    return shrunken_mean(means, base_mean, known / known.sum())[0]
+
+
+def centre_of_support(support: Array, labels: Labels, rows: Array, groups: Labels, base_mean: Array) -> Array:
+    """Leave the centre as it is without a pile."""
+    return task_centre(class_averages(members(labels)) @ support, base_mean)
 
 
 def add_nothing(*_: Any) -> Offsets:
@@ -88,6 +92,18 @@ def anneal(sums: ComponentSums, temperature: float, offsets: Offsets) -> Array:
     return responsibilities.astype(np.float64)
 
 
+def sample(sums: ComponentSums, temperature: float, offsets: Offsets) -> Array:
+    """Fit the closed mixture by stochastic expectation–maximisation: the mean of 16 chains from the ninth round on."""
+    rng, chains, counted = np.random.default_rng(0), np.zeros((16, *sums.cross.shape)), []
+    for round_ in range(BLOCKS * ROUNDS):
+        for chain in chains:
+            logits = sums.cosines(chain) / temperature
+            logits += offsets(logits)
+            counted += [masked_softmax(logits, None)] if round_ >= 8 else []
+            chain[:] = np.equal.outer((logits + rng.gumbel(size=logits.shape)).argmax(axis=1), np.arange(sums.n_way))
+    return np.asarray(np.mean(counted, axis=0))
+
+
 def fit_without_groups(sums: ComponentSums, groups: Array, *others: Any) -> Array:
     """Fit the open mixture with classes and a background alone."""
     return fit_open(sums, sums.n_way + np.arange(len(groups)), *others)
@@ -96,37 +112,41 @@ def fit_without_groups(sums: ComponentSums, groups: Array, *others: Any) -> Arra
 def with_cohesion(squared: float) -> dict[str, Any]:
     background = 0.5 * squared**0.5
     return {
-        "evidence.COHESION": squared,
-        "evidence.RATIO": squared / (1 - squared),
-        "grouping.COHESION": squared,
-        "mixture.BACKGROUND": background,
-        "refinement.COHESION": squared,
-        "refinement.BACKGROUND": background,
+        "unlabelled.evidence.COHESION": squared,
+        "unlabelled.evidence.RATIO": squared / (1 - squared),
+        "unlabelled.grouping.COHESION": squared,
+        "unlabelled.mixture.BACKGROUND": background,
+        "unlabelled.refinement.COHESION": squared,
+        "unlabelled.refinement.BACKGROUND": background,
     }
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "rows count in full": {"refinement._trusted": trust_all},
-    "for 4 at most, closed in full": {"refinement._trusted": trust_closed},
-    "agreement by class": {"refinement._trusted": trust_by_class},
-    "half are known": {"refinement.KNOWN": 1 / 2},
-    "three quarters are known": {"refinement.KNOWN": 3 / 4},
-    "own part left out": {"refinement.Refinement.cosines": leave_out_own_part},
-    "not matched": {"refinement.match_components": match_nothing},
-    "closed mixture only": {"refinement._ramp": lambda *_: 1.0},
-    "background without groups": {"refinement.fit_open": fit_without_groups},
-    "2K pseudo-rows in the closed mixture": {"refinement.PSEUDO_CLOSED": 2.0},
+    "centre of groups": {"classifier.refined_support.pile_centre": centre_of_groups},
+    "centre of the support": {"classifier.refined_support.pile_centre": centre_of_support},
+    "temperature as without a pile": {"unlabelled.refinement.pile_temperature": lambda _, __, temperature: temperature},
+    "queries see all moves": {"unlabelled.refinement._coverage": lambda _: 1.0},
+    "sampled": {"unlabelled.refinement.fit_closed": sample},
+    "rows count in full": {"unlabelled.refinement._trusted": trust_all},
+    "for 4 at most, closed in full": {"unlabelled.refinement._trusted": trust_closed},
+    "agreement by class": {"unlabelled.refinement._trusted": trust_by_class},
+    "half are known": {"unlabelled.refinement.KNOWN": 1 / 2},
+    "three quarters are known": {"unlabelled.refinement.KNOWN": 3 / 4},
+    "not matched": {"unlabelled.refinement.match_components": match_nothing},
+    "closed mixture only": {"unlabelled.refinement._ramp": lambda *_: 1.0},
+    "background without groups": {"unlabelled.refinement.fit_open": fit_without_groups},
+    "2K pseudo-rows in the closed mixture": {"unlabelled.refinement.PSEUDO_CLOSED": 2.0},
     "R² = 0.12": with_cohesion(0.12),
     "R² = 0.3": with_cohesion(0.3),
-    "no offsets": {"refinement.offsets_by": add_nothing},
-    "surely equal": {"refinement._judge_spreads": lambda *_: EQUAL},
-    "surely unequal": {"refinement._judge_spreads": lambda *_: UNEQUAL},
-    "errors of variance 0.25": {"shares.ERROR": 0.25},
-    "errors of variance 1": {"shares.ERROR": 1.0},
-    "few rows may be equal": {"shares.FEW": 0.0},
-    "annealed": {"refinement.fit_closed": anneal},
-    "classes are present by 0.5": {"mixture.PRESENT": 0.5, "matching.PRESENT": 0.5},
-    "classes are present by 0.99": {"mixture.PRESENT": 0.99, "matching.PRESENT": 0.99},
+    "no offsets": {"unlabelled.refinement.offsets_by": add_nothing},
+    "surely equal": {"unlabelled.refinement._judge_spreads": lambda *_: EQUAL},
+    "surely unequal": {"unlabelled.refinement._judge_spreads": lambda *_: UNEQUAL},
+    "errors of variance 0.25": {"unlabelled.shares.ERROR": 0.25},
+    "errors of variance 1": {"unlabelled.shares.ERROR": 1.0},
+    "few rows may be equal": {"unlabelled.shares.FEW": 0.0},
+    "annealed": {"unlabelled.refinement.fit_closed": anneal},
+    "classes are present by 0.5": {"unlabelled.mixture.PRESENT": 0.5, "unlabelled.matching.PRESENT": 0.5},
+    "classes are present by 0.99": {"unlabelled.mixture.PRESENT": 0.99, "unlabelled.matching.PRESENT": 0.99},
 }
 
 
@@ -152,7 +172,7 @@ def compare_variants(data: Path, split: str, n_tasks: int, names: list[str], cas
     for name in names:
         with ExitStack() as stack:
             for attribute, value in VARIANTS[name].items():
-                stack.enter_context(patch(f"p3dc.unlabelled.{attribute}", value))
+                stack.enter_context(patch(f"p3dc.{attribute}", value))
             cells.append(gains(scores_of(classifier, data, split, n_tasks, case), rule))
     return row(*case, *cells)
 

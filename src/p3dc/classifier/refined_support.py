@@ -43,7 +43,9 @@ def refine_support(
         return found, (prototypes, own_rows, gram, group_rows(gram, len(averages), PSEUDO_OPEN * shots))
 
     space = WhitenedSpace(geometry).centred_on(support, averages)
-    _, (*_, groups) = seen_from(space)
-    found, task = seen_from(replace(space, centre=pile_centre(support, labels, rows, groups, geometry.mean)))
+    found, task = seen_from(space)
+    centre = pile_centre(support, labels, rows, task[-1], geometry.mean)
+    if (centre != space.centre).any():
+        found, task = seen_from(replace(space, centre=centre))
     refinement = refine(*task, shots=shots, temperature=found.temperature, balance=balance)
     return replace(found, refinement=refinement)
