@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import product, starmap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -66,6 +66,9 @@ SIZES: dict[str, dict[str, Any]] = {
 
 N_QUERY = 5
 """Queries of each class outside the pile; few, so that most of a class is left for an unequal pile."""
+
+
+Result = TypeVar("Result")
 
 
 class Case(NamedTuple):
@@ -253,7 +256,7 @@ def row(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def run_case(make: Callable[[Case], str], case: Case) -> str:
+def run_case(make: Callable[[Case], Result], case: Case) -> Result:
     with threadpool_limits(1, user_api="blas"):
         return make(case)
 

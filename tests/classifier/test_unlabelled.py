@@ -118,7 +118,8 @@ def test_of_very_many_rows_an_even_sample_refines_the_classes(world, monkeypatch
     found = P3DCClassifier(priors).fit(*support, unlabelled=pile)
     assert found.transduction_.shape == (120,)
     sampled = P3DCClassifier(priors).fit(*support, unlabelled=pile[fitted.evenly_spaced(120, 30)])
-    np.testing.assert_allclose(found.decision_function(pile), sampled.decision_function(pile), atol=1e-12)
+    # Rows are whitened in float32, and how a product is rounded depends on how many rows it has.
+    np.testing.assert_allclose(found.decision_function(pile), sampled.decision_function(pile), atol=1e-6)
 
 
 @pytest.mark.parametrize("make", [lambda _: P3DCClassifier(), paper])

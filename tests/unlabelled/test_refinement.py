@@ -76,6 +76,22 @@ def test_rows_of_other_classes_become_groups_and_capture_no_class(world):
     assert unknown.mean() > known.mean() + 0.1
 
 
+def test_a_query_that_resembles_many_rows_of_a_group_is_less_known_than_one_that_resembles_two(world):
+    rng, means, prototypes = world
+    labels = np.concatenate([np.repeat(np.arange(5), 6), np.repeat([7, 8], [12, 2])])
+    found = refined(prototypes, make_rows(rng, means, labels, cosine=0.95))
+    assert found.members.sum(axis=0).tolist() == [12, 2]
+    many, two, unlike = found.penalty(means[[7, 8, 9]])
+    assert many > 1.5 * two > 0
+    assert unlike < 0.05
+
+
+def test_unequal_rows_make_less_certain_probabilities_than_a_promise(world):
+    rng, means, prototypes = world
+    rows = make_rows(rng, means, np.repeat(np.arange(5), [30, 20, 10, 10, 5]), cosine=0.4)
+    assert refined(prototypes, rows).temperature > 1.05 * refined(prototypes, rows, balance="equal").temperature
+
+
 def test_rows_of_one_class_are_no_reason_to_move_the_others(world):
     rng, means, prototypes = world
     found = refined(prototypes, make_rows(rng, means, np.zeros(15, dtype=int), cosine=0.6))

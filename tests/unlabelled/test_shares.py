@@ -59,6 +59,26 @@ def test_shares_and_errors_are_the_regression_on_the_counts():
     assert found.errors(certain)[0] / found.logs[0] == pytest.approx(error @ seen / (seen @ seen), rel=0.05)
 
 
+def test_uncertainty_is_the_variance_of_the_offset_given_the_counts():
+    """Of ℓ and b drawn by a random hypothesis, those that would make the counts seen keep this variance of ℓ − b."""
+    rng = np.random.default_rng(2)
+    found = count_rows(make_logits(rng, rng.integers(0, 3, 60), 3))
+    posterior = np.array([0.0, 0.0, 0.5, 0.5, 0.0])
+    expected = []
+    for k, kappa in enumerate(found.ambiguous):
+        draws = []
+        for h in (2, 3):
+            spread, variance = found.spreads[h], found.variances[k, h]
+            noise = variance - (1 - kappa) ** 2 * spread - kappa**2 * ERROR
+            share, error = rng.normal(size=(2, 1_000_000)) * np.sqrt([[spread], [ERROR]])
+            seen = (1 - kappa) * share + kappa * error + np.sqrt(noise) * rng.normal(size=share.shape)
+            near = np.abs(seen - found.logs[k]) < 0.02
+            draws.append((share - error)[near])
+        least = min(map(len, draws))
+        expected.append(np.var(np.concatenate([draw[:least] for draw in draws])))
+    assert found.uncertainty(posterior) == pytest.approx(np.average(expected, weights=found.rows), rel=0.05)
+
+
 def test_equal_counts_are_believed_equal_and_unequal_ones_unequal():
     rng = np.random.default_rng(2)
     equal = count_rows(make_logits(rng, np.repeat(np.arange(5), 15), 5, margin=8.0)).posterior()

@@ -16,9 +16,9 @@ from array_api_compat import array_namespace
 
 from p3dc._arrays import Array, Labels, Mask, to_device_of
 from p3dc.method import l2_normalize, masked_softmax
-from p3dc.unlabelled.evidence import COHESION, discount, expected_length, nats
+from p3dc.unlabelled.evidence import COHESION, RATIO, discount, expected_length, nats
 from p3dc.unlabelled.matching import match_components
-from p3dc.unlabelled.mixture import BACKGROUND, ComponentSums, fit_closed, fit_open, partition_evidence
+from p3dc.unlabelled.mixture import ComponentSums, fit_closed, fit_open, partition_evidence
 from p3dc.unlabelled.shares import EQUAL, UNEQUAL, balancing_offsets, count_rows, offsets_by
 from p3dc.unlabelled.temperature import pile_temperature
 
@@ -54,7 +54,8 @@ class Refinement:
         What is added to the cosines of the unlabelled rows and of other queries, for the shares of the classes and for
         errors that their cosines have in common.
     groups : array of shape (J, D)
-        Unit vectors: centres of rows that resemble each other and none of the classes.
+        Centres of rows that resemble each other and none of the classes. Their length, from 0 to 1, is how well a
+        centre is known.
     members : mask of shape (P, J)
         The rows of each group.
     proposed : mask of shape (J,)
@@ -119,7 +120,7 @@ class Refinement:
         xp = array_namespace(rows)
         if not len(self.groups):
             return xp.zeros_like(rows[:, 0])
-        return 0.5 * (xp.max(rows @ self.groups.T, axis=1) - BACKGROUND).clip(min=0)
+        return 0.5 * xp.max(rows @ self.groups.T, axis=1).clip(min=0)
 
 
 def refine(
@@ -173,24 +174,28 @@ def refine(
     temperature = temperature * float(np.sqrt((1 - cohesion**2) / (2 * cohesion)))
     counts = (belief * by_closed + (1 - belief) * by_open).sum(axis=0)
     members = component[:, None] == np.arange(n_way, opened.shape[1])
-    n_members = members.sum(axis=0)
-    inside = (members * cosines[:, n_way:]).sum(axis=0) / np.maximum(n_members, 1)
     found = Refinement(
         pull,
         weights,
         np.zeros(n_way),
         np.zeros(n_way),
-        l2_normalize(opened[:, n_way:].T.astype(rows.dtype) @ rows),
+        _centres(opened[:, n_way:].astype(rows.dtype), rows),
         members,
-        (n_members >= LEAST_ROWS) & (inside >= COHESION**0.5),
+        _are_tight(members, cosines[:, n_way:]),
         belief,
         float((counts / (counts + held)).mean()),
         _coverage(counts),
         temperature,
     )
     logits = found.cosines(along, np.vecdot(prototypes, pull), rows, weights) / temperature
-    scale, errors = belief * temperature, count_rows(logits).errors(posterior)
-    return replace(found, offsets=scale * offsets(logits), query_offsets=-scale * found.coverage * errors)
+    scale, per_class = belief * temperature, count_rows(logits)
+    uncertainty = 0.0 if equal else belief * found.used * per_class.uncertainty(posterior)
+    return replace(
+        found,
+        offsets=scale * offsets(logits),
+        query_offsets=-scale * found.coverage * per_class.errors(posterior),
+        temperature=temperature * _softening(uncertainty),
+    )
 
 
 def _judge_spreads(sums: ComponentSums, temperature: float) -> Array:
@@ -206,6 +211,24 @@ def _trusted(counts: Array, by_support: Array, known: float) -> Array:
     """Discount the rows that each class has in a mixture, (P, N), by how far the support alone agrees, (P, N)."""
     agreement = (counts * by_support).sum() / max(counts.sum(), 1e-12)
     return counts * discount(counts.sum(axis=0), known * agreement)
+
+
+def _centres(shares: Array, rows: Array) -> Array:
+    """Return the centre of each group, the longer the better it is known, (P, J), (P, D) -> (J, D)."""
+    n_rows = shares.sum(axis=0)[:, None]
+    return l2_normalize(shares.T @ rows) * (n_rows * RATIO / (1 + n_rows * RATIO))
+
+
+def _are_tight(members: Mask, cosines: Array) -> Mask:
+    """Decide which groups have enough rows and are as tight as a class, (P, J), (P, J) -> (J,)."""
+    n_members = members.sum(axis=0)
+    inside = (members * cosines).sum(axis=0) / np.maximum(n_members, 1)
+    return np.asarray((n_members >= LEAST_ROWS) & (inside >= COHESION**0.5))
+
+
+def _softening(variance: float) -> float:
+    """Return what to multiply the temperature by if the offset of each class has this variance (MacKay, 1992)."""
+    return float(np.sqrt(1 + np.pi / 8 * 2 * variance))
 
 
 def _coverage(counts: Array) -> float:

@@ -46,8 +46,8 @@ class Counts:
 
     Attributes
     ----------
-    mean : float
-        Rows of a class, on average.
+    rows : array of shape (N,)
+        The counts.
     logs : array of shape (N,)
         Logarithms of the counts, less their mean. One row is added to each count.
     ambiguous : array of shape (N,)
@@ -60,7 +60,7 @@ class Counts:
         Variance of the logarithms by each hypothesis.
     """
 
-    mean: float
+    rows: Array
     logs: Array
     ambiguous: Array
     error: float
@@ -70,7 +70,7 @@ class Counts:
     def posterior(self) -> Array:
         """Return the posterior probability of each hypothesis about the variance of ℓ, (H,)."""
         fit = -0.5 * (np.log(self.variances) + self.logs[:, None] ** 2 / self.variances).sum(axis=0)
-        return masked_softmax(fit, None if self.mean >= FEW else EQUAL == 0)
+        return masked_softmax(fit, None if self.rows.mean() >= FEW else EQUAL == 0)
 
     def log_shares(self, posterior: Array) -> Array:
         """Return the expected ℓ of each class, (N,)."""
@@ -79,6 +79,14 @@ class Counts:
     def errors(self, posterior: Array) -> Array:
         """Return the expected b of each class, (N,)."""
         return self.ambiguous * self.error * ((1 / self.variances) @ posterior) * self.logs
+
+    def uncertainty(self, posterior: Array) -> float:
+        """Return the variance of ℓ − b that the counts leave open, averaged over rows."""
+        covariances = (1 - self.ambiguous[:, None]) * self.spreads - self.ambiguous[:, None] * self.error
+        means = covariances / self.variances * self.logs[:, None]
+        remaining = self.spreads + self.error - covariances**2 / self.variances
+        variances = (remaining + means**2) @ posterior - (means @ posterior) ** 2
+        return float(np.average(variances, weights=self.rows))
 
 
 def count_rows(logits: Array) -> Counts:
@@ -90,7 +98,7 @@ def count_rows(logits: Array) -> Counts:
     noise = (uncertain + 1) / (counts + 1) ** 2  # ambiguous rows fall by chance, and any count may be a row off
     error = ERROR * max(1.0, len(counts) / MANY)
     variances = (1 - ambiguous[:, None]) ** 2 * spreads + (ambiguous**2 * error + noise)[:, None]
-    return Counts(float(mean), logs - logs.mean(), ambiguous, error, spreads, variances)
+    return Counts(counts, logs - logs.mean(), ambiguous, error, spreads, variances)
 
 
 def offsets_by(posterior: Array) -> Offsets:
