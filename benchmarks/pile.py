@@ -9,7 +9,8 @@ other classes. Gains are in points, inside the pile and on 5 queries a class out
 that lose more than five points, inside and outside. "True labels" is what the same prototypes gain, and how many tasks
 lose, if the labels of the pile are known and others removed. AUROC, first of auto and then with the pile, measures how
 well the known photos of the pile are separated from the others. "Groups" is the number of proposed groups of a task,
-and the share of their photos that belong to the most frequent class of their group. With --rivals the table has the
+the share of their photos that belong to the most frequent class of their group, and the share that belong to none of
+the classes of the task. With --rivals the table has the
 gains over auto, inside the pile, of methods that label all photos together. Each of the jobs makes a row at a time, on
 one thread.
 """
@@ -52,6 +53,7 @@ SCENES: dict[str, dict[str, Any]] = {
     "Dirichlet(2)": {"n_pile": 75, "pile_balance": 2.0},
     "Dirichlet(0.5)": {"n_pile": 75, "pile_balance": 0.5},
     "one class": {"n_pile": 15, "pile_balance": "one"},
+    "a sixth class": {"n_pile": 90, "pile_unknown": 1 / 6, "pile_unknown_classes": 1},
     "others 50 %": {"n_pile": 150, "pile_unknown": 0.5},
     "others 50 %, 5 classes": {"n_pile": 150, "pile_unknown": 0.5, "pile_unknown_classes": 5},
     "others 80 %": {"n_pile": 375, "pile_unknown": 0.8},
@@ -106,7 +108,7 @@ class Pile:
     outside: list[BatchResult] = field(default_factory=list)
     bounds: tuple[list[BatchResult], list[BatchResult]] = field(default_factory=lambda: ([], []))
     times: list[float] = field(default_factory=list)
-    groups: list[tuple[int, int]] = field(default_factory=list)
+    groups: list[tuple[int, int, int]] = field(default_factory=list)
     used: list[float] = field(default_factory=list)
 
     def run(self, classifier: P3DCClassifier, features: FeatureSet, batch: Batch) -> None:
@@ -129,7 +131,8 @@ class Pile:
             self.inside.append(inside)
             self.outside.append(measure(classifier.predict_proba(others), queried))
             classes = features.labels[pile]
-            self.groups += [(int(np.bincount(classes[group]).max()), len(group)) for group in classifier.groups_]
+            for group in classifier.groups_:
+                self.groups.append((len(group), int(np.bincount(classes[group]).max()), int((~known[group]).sum())))
             shares = true_shares(classifier, photos, own, others, n_shot)
             for bound, found, truth in zip(self.bounds, shares, (own, queried), strict=True):
                 bound.append(measure(found[truth >= 0], truth[truth >= 0]))
@@ -180,7 +183,7 @@ def draw_from(features: FeatureSet, drawing: Drawing) -> Draw | None:
 
 
 GAINS = ["setting", "ways", "shots", "pile", "auto", "inside", "outside", "lost (%)", "true labels", "lost (%)"]
-GAINS += ["ECE auto, inside, outside", "AUROC", "groups", "used", "ms a fit"]
+GAINS += ["ECE auto, inside, outside", "AUROC", "groups, pure, others (%)", "used", "ms a fit"]
 
 
 def gains(data: Path, split: str, n_tasks: int, case: Case) -> str:
@@ -245,11 +248,11 @@ def areas(*scores: TaskScores) -> str:
     return ", ".join(f"{np.mean(each.auroc):.3f}" for each in scores if each.auroc is not None)
 
 
-def purity(groups: list[tuple[int, int]], n_tasks: int) -> str:
+def purity(groups: list[tuple[int, int, int]], n_tasks: int) -> str:
     if not groups:
         return ""
-    most, sizes = np.array(groups).sum(axis=0)
-    return f"{len(groups) / n_tasks:.1f}, {100 * most / sizes:.0f} %"
+    sizes, most, others = np.array(groups).sum(axis=0)
+    return f"{len(groups) / n_tasks:.2f}, {100 * most / sizes:.0f}, {100 * others / sizes:.0f}"
 
 
 def row(*cells: object) -> str:

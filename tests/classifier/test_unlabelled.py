@@ -75,17 +75,12 @@ def test_rows_of_a_group_are_unknown_where_rows_may_be(world, names):
     assert [group.tolist() for group in kept.groups_] == [group.tolist() for group in found.groups_]
 
 
-def test_there_are_no_groups_where_all_rows_are_believed_to_be_of_the_classes(world):
+@pytest.mark.parametrize(("n_classes", "balance"), [(4, None), (8, "equal")])
+def test_there_are_no_groups_where_all_rows_are_of_the_classes_or_promised_to_be(world, n_classes, balance):
     priors, novel = world
-    (support, labels), (pile, _) = rows_of(novel, range(4), 0, 5), rows_of(novel, range(8), 20, 40)
-    model = P3DCClassifier(priors, reject=0.01).fit(support, labels, unlabelled=pile)._fitted
-    assert model.groups
-    for closed, n_groups in ((0.5, len(model.groups)), (0.6, 0)):
-        same = replace(model)
-        refinement = replace(model.calibrated.refinement, closed=closed)
-        vars(same)["calibrated"] = replace(model.calibrated, refinement=refinement)
-        assert len(same.groups) == n_groups
-        assert same.transduction.grouped.any() == bool(n_groups)
+    (support, labels), (pile, _) = rows_of(novel, range(4), 0, 5), rows_of(novel, range(n_classes), 20, 40)
+    assert P3DCClassifier(priors, pile_balance=balance).fit(support, labels, unlabelled=pile).groups_ == []
+    assert P3DCClassifier(priors).fit(support, labels, unlabelled=rows_of(novel, range(8), 20, 40)[0]).groups_
 
 
 def test_probabilities_of_the_unlabelled_rows_sum_to_one_and_agree_with_their_labels(world):

@@ -202,11 +202,10 @@ class FittedClassifier:
     def groups(self) -> list[Rows]:
         """Unlabelled rows that resemble each other and none of the classes: the largest group first.
 
-        The most central rows of each group come first. Where every row is rather believed to belong to a class, there
-        are no groups.
+        The most central rows of each group come first.
         """
         refinement = self.calibrated.refinement
-        if refinement is None or refinement.closed > 0.5:
+        if refinement is None:
             return []
         sample, found = self._sample, []
         for group in np.flatnonzero(refinement.proposed):

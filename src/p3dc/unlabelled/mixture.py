@@ -5,9 +5,11 @@
 Shape letters: N classes, P unlabelled rows, J groups, C = N + J components.
 """
 
+from copy import copy
+
 import numpy as np
 
-from p3dc._arrays import Array, Labels
+from p3dc._arrays import Array, Labels, Mask
 from p3dc.method import masked_softmax
 from p3dc.unlabelled.evidence import COHESION, bayes_factor, evidence
 from p3dc.unlabelled.shares import Offsets
@@ -40,6 +42,12 @@ class ComponentSums:
         self.n_way, self.n_pseudo = n_way, n_pseudo
         self.rows, self.cross = gram[n_way:, n_way:].astype(np.float32, copy=False), gram[n_way:, :n_way] * stretch
         self.seeds = np.diag(gram)[:n_way] * stretch**2
+
+    def of(self, kept: Mask) -> "ComponentSums":
+        """Return the same for some of the rows, mask (P,)."""
+        some = copy(self)
+        some.rows, some.cross = self.rows[np.ix_(kept, kept)], self.cross[kept]
+        return some
 
     def __call__(self, responsibilities: Array) -> tuple[Array, Array, Array]:
         """Return sizes, (C,), products with each row, (P, C), and squared lengths, (C,), of the sums."""

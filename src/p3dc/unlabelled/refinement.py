@@ -1,9 +1,9 @@
 """Refinement of class prototypes with unlabelled rows, as far as they can be believed.
 
 Two mixtures are fitted: open, where groups and a background compete with the classes, and closed, where every row
-belongs to a class. The evidence of both decides how far the closed one is believed. How far rows count at all is
-decided by the support alone: the less it agrees with the mixtures about them, the more of them are taken to be of other
-classes.
+belongs to a class, except rows of groups that are surely none of the classes. The evidence of both decides how far the
+closed one is believed. How far rows count at all is decided by the support alone: the less it agrees with the mixtures
+about them, the more of them are taken to be of other classes.
 
 Shape letters: N classes, P unlabelled rows, J groups, D features.
 """
@@ -15,10 +15,11 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from p3dc._arrays import Array, Labels, Mask, to_device_of
-from p3dc.method import l2_normalize, masked_softmax
-from p3dc.unlabelled.evidence import COHESION, RATIO, discount, expected_length, nats
+from p3dc.method import masked_softmax
+from p3dc.unlabelled.evidence import discount, expected_length, nats
 from p3dc.unlabelled.matching import match_components
 from p3dc.unlabelled.mixture import ComponentSums, fit_closed, fit_open, partition_evidence
+from p3dc.unlabelled.proposals import centres, propose
 from p3dc.unlabelled.shares import EQUAL, UNEQUAL, balancing_offsets, count_rows, offsets_by
 from p3dc.unlabelled.temperature import pile_temperature
 
@@ -31,13 +32,13 @@ PSEUDO_CLOSED = 3.0
 """The same in the closed mixture."""
 
 DOUBT = 4.0
-"""Over N: the cost of the closed mixture for each row, in nats, at which both are believed equally."""
+"""Over N: the cost of the closed mixture for each row, in nats, at which both are believed equally.
+
+It is multiplied by the squared share of rows outside proposed groups: where there are such groups, others are likely.
+"""
 
 KNOWN = 2 / 3
 """Share of the rows of a class in the open mixture that are of any of the classes."""
-
-LEAST_ROWS = 3
-"""Rows of a group that may wait for a name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +60,9 @@ class Refinement:
     members : mask of shape (P, J)
         The rows of each group.
     proposed : mask of shape (J,)
-        The groups that are as tight as a class, which wait for a name.
+        The groups that are as tight as a class and surely none of the classes, which wait for a name.
     closed : float
-        How far every row is believed to belong to a class, from 0 to 1.
+        How far every row outside these groups is believed to belong to a class, from 0 to 1.
     used : float
         How much of the prototypes comes from the unlabelled rows, from 0 to 1.
     coverage : float
@@ -153,14 +154,21 @@ def refine(
     closed_sums = ComponentSums(gram, n_way, held_closed, expected_length(held_closed) / expected_length(held))
     temperature = pile_temperature(sums, groups, temperature)
     per_evidence = nats(held, temperature)
-    posterior = EQUAL if equal else _judge_spreads(closed_sums, temperature)
-    offsets = balancing_offsets if equal else offsets_by(posterior)
-    closed = fit_closed(closed_sums, temperature, offsets)
     opened = fit_open(sums, groups, temperature, per_evidence)
     component = np.concatenate([opened, 1 - opened.sum(axis=1, keepdims=True)], axis=1).argmax(axis=1)
-    cost = partition_evidence(sums, component, opened.shape[1])
-    cost = per_evidence / len(rows) * (cost - partition_evidence(sums, closed.argmax(axis=1), n_way))
-    belief = 1.0 if equal else _ramp(1 - cost * n_way / DOUBT, 0.3)
+    cosines, n_components = sums.cosines(opened), opened.shape[1]
+    members, proposed = propose(sums, component, n_components, cosines, per_evidence)
+    proposed &= not equal
+    kept = ~(members @ proposed)
+    kept |= not kept.any()
+    rest, closed_rest = sums.of(kept), closed_sums.of(kept)
+    posterior = EQUAL if equal else _judge_spreads(closed_rest, temperature)
+    offsets = balancing_offsets if equal else offsets_by(posterior)
+    closed = np.zeros((len(rows), n_way))
+    closed[kept] = fit_closed(closed_rest, temperature, offsets)
+    cost = partition_evidence(rest, component[kept], n_components)
+    cost = per_evidence / kept.sum() * (cost - partition_evidence(rest, closed[kept].argmax(axis=1), n_way))
+    belief = 1.0 if equal else _ramp(1 - cost * n_way / (DOUBT * kept.mean() ** 2), 0.3)
 
     along = (rows @ prototypes.T.astype(rows.dtype)).astype(np.float64)
     by_support = masked_softmax(along / temperature, None)
@@ -169,25 +177,24 @@ def refine(
         by_closed, by_open = _trusted(by_closed, by_support, 1.0), _trusted(by_open, by_support, KNOWN)
     weights = belief * by_closed / expected_length(held_closed) + (1 - belief) * by_open / expected_length(held)
     pull = (weights.T.astype(rows.dtype) @ rows).astype(np.float64)
-    own, cosines = opened[:, :n_way], sums.cosines(opened)
+    own = opened[:, :n_way]
     cohesion = float(np.clip((own * cosines[:, :n_way]).sum() / max(own.sum(), 1e-12), 0.2, 0.8))
     temperature = temperature * float(np.sqrt((1 - cohesion**2) / (2 * cohesion)))
     counts = (belief * by_closed + (1 - belief) * by_open).sum(axis=0)
-    members = component[:, None] == np.arange(n_way, opened.shape[1])
     found = Refinement(
         pull,
         weights,
         np.zeros(n_way),
         np.zeros(n_way),
-        _centres(opened[:, n_way:].astype(rows.dtype), rows),
+        centres(opened[:, n_way:].astype(rows.dtype), rows),
         members,
-        _are_tight(members, cosines[:, n_way:]),
+        proposed,
         belief,
         float((counts / (counts + held)).mean()),
         _coverage(counts),
         temperature,
     )
-    logits = found.cosines(along, np.vecdot(prototypes, pull), rows, weights) / temperature
+    logits = found.cosines(along, np.vecdot(prototypes, pull), rows, weights)[kept] / temperature
     scale, per_class = belief * temperature, count_rows(logits)
     uncertainty = 0.0 if equal else belief * found.used * per_class.uncertainty(posterior)
     return replace(
@@ -211,19 +218,6 @@ def _trusted(counts: Array, by_support: Array, known: float) -> Array:
     """Discount the rows that each class has in a mixture, (P, N), by how far the support alone agrees, (P, N)."""
     agreement = (counts * by_support).sum() / max(counts.sum(), 1e-12)
     return counts * discount(counts.sum(axis=0), known * agreement)
-
-
-def _centres(shares: Array, rows: Array) -> Array:
-    """Return the centre of each group, the longer the better it is known, (P, J), (P, D) -> (J, D)."""
-    n_rows = shares.sum(axis=0)[:, None]
-    return l2_normalize(shares.T @ rows) * (n_rows * RATIO / (1 + n_rows * RATIO))
-
-
-def _are_tight(members: Mask, cosines: Array) -> Mask:
-    """Decide which groups have enough rows and are as tight as a class, (P, J), (P, J) -> (J,)."""
-    n_members = members.sum(axis=0)
-    inside = (members * cosines).sum(axis=0) / np.maximum(n_members, 1)
-    return np.asarray((n_members >= LEAST_ROWS) & (inside >= COHESION**0.5))
 
 
 def _softening(variance: float) -> float:
