@@ -41,7 +41,7 @@ from p3dc.evaluation.executors import run_serially
 from p3dc.evaluation.results import TaskScores
 from p3dc.evaluation.runners import WithoutPile
 from p3dc.method import l2_normalize, masked_softmax
-from p3dc.unlabelled import evidence, grouping, mixture, refinement
+from p3dc.unlabelled import evidence, grouping, mixture, proposals
 from p3dc.unlabelled.evidence import COHESION, discount
 from p3dc.unlabelled.mixture import BACKGROUND, BLOCKS, ROUNDS, ComponentSums, fit_open
 from p3dc.unlabelled.refinement import Refinement
@@ -140,7 +140,7 @@ def penalty_above_background(found: Refinement, rows: Array) -> Array:
 def with_cohesion(squared: float) -> dict[str, Any]:
     ratio = squared / (1 - squared)
     constants = {"COHESION": squared, "RATIO": ratio, "SCALE": ratio / (1 - squared), "BACKGROUND": 0.5 * squared**0.5}
-    modules = {"evidence": evidence, "grouping": grouping, "mixture": mixture, "refinement": refinement}
+    modules = {"evidence": evidence, "grouping": grouping, "mixture": mixture, "proposals": proposals}
     return {
         f"unlabelled.{name}.{constant}": value
         for name, module in modules.items()
@@ -156,6 +156,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "queries see all moves": {"unlabelled.refinement._coverage": lambda _: 1.0},
     "offsets are certain": {"unlabelled.refinement._softening": lambda _: 1.0},
     "unknown above the background": {"unlabelled.refinement.Refinement.penalty": penalty_above_background},
+    "nothing is proposed": {"unlabelled.proposals.APART": np.inf},
+    "proposed from 12 nats": {"unlabelled.proposals.APART": 12.0},
     "sampled": {"unlabelled.refinement.fit_closed": sample},
     "discriminants": {"unlabelled.refinement.fit_closed": discriminant},
     "rows count in full": {"unlabelled.refinement._trusted": trust_all},
