@@ -75,6 +75,22 @@ def test_rows_of_a_group_are_unknown_where_rows_may_be(world, names):
     assert [group.tolist() for group in kept.groups_] == [group.tolist() for group in found.groups_]
 
 
+def test_rows_far_from_the_centre_of_their_group_are_left_out(world):
+    priors, novel = world
+    (support, labels), (pile, _) = rows_of(novel, range(4), 0, 5), rows_of(novel, range(8), 20, 40)
+    model = P3DCClassifier(priors).fit(support, labels, unlabelled=pile)._fitted
+    refinement = model.calibrated.refinement
+    (first, *_) = np.flatnonzero(refinement.proposed)
+    nearness = model._pile(np.arange(len(pile))) @ refinement.groups[first]
+    far = nearness.argmin()
+    members = refinement.members.copy()
+    members[far, first] = True
+    vars(model)["calibrated"] = replace(model.calibrated, refinement=replace(refinement, members=members))
+    sizes = [len(group) for group in model.groups]
+    assert far not in np.concatenate(model.groups)
+    assert sum(sizes) == refinement.members[:, refinement.proposed].sum()
+
+
 @pytest.mark.parametrize(("n_classes", "balance"), [(4, None), (8, "equal")])
 def test_there_are_no_groups_where_all_rows_are_of_the_classes_or_promised_to_be(world, n_classes, balance):
     priors, novel = world

@@ -202,7 +202,8 @@ class FittedClassifier:
     def groups(self) -> list[Rows]:
         """Unlabelled rows that resemble each other and none of the classes: the largest group first.
 
-        The most central rows of each group come first.
+        The most central rows of each group come first. Rows that are less than half as near to its centre as the
+        median row are left out: in a pile of a few photos they may be there for want of a group of their own.
         """
         refinement = self.calibrated.refinement
         if refinement is None:
@@ -210,8 +211,9 @@ class FittedClassifier:
         sample, found = self._sample, []
         for group in np.flatnonzero(refinement.proposed):
             own = sample[refinement.members[:, group]]
-            nearest = self._pile(own) @ refinement.groups[group]
-            found.append(own[np.argsort(-nearest, kind="stable")])
+            nearness = self._pile(own) @ refinement.groups[group]
+            order = np.argsort(-nearness, kind="stable")
+            found.append(own[order][nearness[order] >= np.median(nearness) / 2])
         return sorted(found, key=len, reverse=True)
 
 
