@@ -10,9 +10,8 @@ that lose more than five points, inside and outside. "True labels" is what the s
 lose, if the labels of the pile are known and others removed. AUROC, first of auto and then with the pile, measures how
 well the known photos of the pile are separated from the others. "Groups" is the number of proposed groups of a task,
 the share of their photos that belong to the most frequent class of their group, and the share that belong to none of
-the classes of the task. With --rivals the table has the
-gains over auto, inside the pile, of methods that label all photos together. Each of the jobs makes a row at a time, on
-one thread.
+the classes of the task. With --rivals the table has the gains over auto, inside the pile, of methods that label all
+photos together. Each of the jobs makes a row at a time, on one thread.
 """
 
 import argparse
@@ -65,12 +64,10 @@ SIZES: dict[str, dict[str, Any]] = {
     "500 photos, others 80 %": {"n_pile": 500, "pile_unknown": 0.8},
 }
 
+Result = TypeVar("Result")
 
 N_QUERY = 5
 """Queries of each class outside the pile; few, so that most of a class is left for an unequal pile."""
-
-
-Result = TypeVar("Result")
 
 
 class Case(NamedTuple):

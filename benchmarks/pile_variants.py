@@ -4,7 +4,7 @@
 [--ways N ...] [--shots K ...] [--variants NAME ...] [--jobs 1]``. The first column of figures has the gains of the rule
 over auto, the others the differences of accuracy to the rule, in points, inside the pile and outside it. Behind them
 are the share of tasks that lose more than five points to auto inside the pile, the calibration error inside it, and
-the AUROC of unknowns. Rows of the last lines are averages over the settings.
+the AUROC of unknowns. The last rows are averages over the settings.
 """
 
 import argparse
