@@ -79,18 +79,18 @@ def test_uncertainty_is_the_variance_of_the_offset_given_the_counts():
     assert found.uncertainty(posterior) == pytest.approx(np.average(expected, weights=found.rows), rel=0.05)
 
 
-def test_equal_counts_are_believed_equal_and_unequal_ones_unequal():
+def test_unequal_counts_are_believed_more_unequal_than_equal_ones():
     rng = np.random.default_rng(2)
+    spreads = np.concatenate([[0.0], SPREADS])
     equal = count_rows(make_logits(rng, np.repeat(np.arange(5), 15), 5, margin=8.0)).posterior()
     unequal = count_rows(make_logits(rng, np.repeat(np.arange(5), (50, 15, 6, 3, 1)), 5, margin=8.0)).posterior()
-    assert equal.argmax() == 0
-    assert unequal[0] < 1e-6
-    assert unequal @ np.concatenate([[0.0], SPREADS]) > 0.5
+    assert equal @ spreads < 0.2
+    assert unequal @ spreads > 0.5
 
 
-def test_a_few_rows_are_never_believed_exactly_equal():
+def test_counts_alone_never_make_classes_exactly_equal():
     rng = np.random.default_rng(3)
-    assert count_rows(make_logits(rng, np.arange(5), 5, margin=8.0)).posterior()[0] == 0
+    assert count_rows(make_logits(rng, np.repeat(np.arange(5), 15), 5, margin=8.0)).posterior()[0] == 0
 
 
 def test_offsets_help_equal_rows_with_errors_and_unequal_ones():

@@ -3,9 +3,17 @@
 import numpy as np
 import pytest
 
+from p3dc.unlabelled.evidence import expected_cosine
 from p3dc.unlabelled.grouping import group_rows, inner_products
 from p3dc.unlabelled.mixture import ComponentSums
-from p3dc.unlabelled.temperature import PRIOR_ROWS, TYPICAL, pile_temperature
+from p3dc.unlabelled.temperature import (
+    EXPECTED,
+    EXPECTED_ROWS,
+    PRIOR_ROWS,
+    TYPICAL,
+    by_cohesion,
+    pile_temperature,
+)
 from tests.reference import normalize
 from tests.unlabelled.test_grouping import make_rows
 
@@ -50,3 +58,28 @@ def test_it_stays_where_no_class_has_two_rows(rng, groups):
 def test_it_stays_with_a_single_class(rng):
     rows = make_rows(rng, np.eye(1, 20), np.zeros(5, dtype=int))
     assert pile_temperature(sums_of(np.eye(1, 20), rows), np.zeros(5, dtype=int), 0.07) == 0.07
+
+
+def test_rows_that_fit_better_make_it_colder_however_few_they_are(rng):
+    shares = rng.dirichlet(np.ones(3), size=20)
+    expected = expected_cosine(2.0 + shares.sum(axis=0) - shares)
+    as_expected = by_cohesion(shares, expected, 2.0)
+    assert as_expected == pytest.approx(1, abs=0.05)
+    assert by_cohesion(shares[:1], expected_cosine(np.full((1, 3), 2.0)), 2.0) == pytest.approx(as_expected)
+    assert by_cohesion(shares, 1.3 * expected, 2.0) < 0.95 < 1.1 < by_cohesion(shares, 0.7 * expected, 2.0)
+
+
+def test_it_follows_from_the_cosine_of_rows_to_their_classes(rng):
+    labels = np.array([0, 0, 0, 1, 1, 2])
+    shares, cosines = np.eye(3)[labels], rng.uniform(0.2, 0.6, size=(6, 3))
+    found, expected = 0.0, 0.0
+    for row, label in enumerate(labels):
+        found += cosines[row, label] / 6
+        expected += expected_cosine(2.0 + np.sum(labels == label) - 1) / 6
+    c = EXPECTED * (6 * found / expected + EXPECTED_ROWS) / (6 + EXPECTED_ROWS)
+    assert by_cohesion(shares, cosines, 2.0) == pytest.approx(np.sqrt((1 - c**2) / (2 * c)))
+
+
+def test_without_rows_of_the_classes_it_stays():
+    assert by_cohesion(np.zeros((4, 3)), np.ones((4, 3)), 2.0) == 1.0
+    assert by_cohesion(np.zeros((0, 3)), np.ones((0, 3)), 2.0) == 1.0

@@ -49,6 +49,11 @@ def expected_length(n: float) -> float:
     return float(n * np.sqrt(COHESION + (1 - COHESION) / n))
 
 
+def expected_cosine(n: Any) -> Array:
+    """Return the expected cosine of a row to the mean of n other rows of its class."""
+    return np.asarray(COHESION / np.sqrt(COHESION + (1 - COHESION) / n))
+
+
 def discount(n: Any, share: Any) -> Array:
     """Return what each of n rows counts for as evidence of a class that only a share of them belongs to, from 0 to 1.
 

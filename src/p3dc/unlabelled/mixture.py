@@ -98,6 +98,17 @@ def partition_evidence(sums: ComponentSums, component: Labels, n_components: int
     return float(evidence(sizes, squared).sum() + n_single * evidence(1.0, 1.0))
 
 
+def free_energy(sums: ComponentSums, responsibilities: Array, per_evidence: float) -> float:
+    """Return the expected evidence of a closed mixture, (P, N), in nats, and the entropy of its assignments.
+
+    Rows are unit vectors, assigned independently of each other.
+    """
+    sizes, _, squared = sums(responsibilities)
+    expected = evidence(sizes, squared + (responsibilities * (1 - responsibilities)).sum(axis=0)).sum()
+    entropy = -(responsibilities * np.log(np.maximum(responsibilities, 1e-12))).sum()
+    return float(per_evidence * expected + entropy)
+
+
 def _move_groups(responsibilities: Array, sums: ComponentSums, per_evidence: float) -> Array:
     """Move whole groups, and all rows of a class, to the component where the evidence is largest, (P, C) -> (P, C')."""
     n_way = sums.n_way

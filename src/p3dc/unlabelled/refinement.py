@@ -16,12 +16,13 @@ from array_api_compat import array_namespace
 
 from p3dc._arrays import Array, Labels, Mask, to_device_of
 from p3dc.method import masked_softmax
+from p3dc.unlabelled.balance import judge_balance
 from p3dc.unlabelled.evidence import discount, expected_length, nats
 from p3dc.unlabelled.matching import match_components
 from p3dc.unlabelled.mixture import ComponentSums, fit_closed, fit_open, partition_evidence
 from p3dc.unlabelled.proposals import centres, propose
-from p3dc.unlabelled.shares import EQUAL, UNEQUAL, balancing_offsets, count_rows, offsets_by
-from p3dc.unlabelled.temperature import pile_temperature
+from p3dc.unlabelled.shares import EQUAL, balancing_offsets, count_rows, offsets_by
+from p3dc.unlabelled.temperature import by_cohesion, pile_temperature
 
 Balance = Literal["equal"]
 
@@ -162,7 +163,7 @@ def refine(
     kept = ~(members @ proposed)
     kept |= not kept.any()
     rest, closed_rest = sums.of(kept), closed_sums.of(kept)
-    posterior = EQUAL if equal else _judge_spreads(closed_rest, temperature)
+    posterior = EQUAL if equal else judge_balance(closed_rest, temperature, per_evidence)
     offsets = balancing_offsets if equal else offsets_by(posterior)
     closed = np.zeros((len(rows), n_way))
     closed[kept] = fit_closed(closed_rest, temperature, offsets)
@@ -177,9 +178,7 @@ def refine(
         by_closed, by_open = _trusted(by_closed, by_support, 1.0), _trusted(by_open, by_support, KNOWN)
     weights = belief * by_closed / expected_length(held_closed) + (1 - belief) * by_open / expected_length(held)
     pull = (weights.T.astype(rows.dtype) @ rows).astype(np.float64)
-    own = opened[:, :n_way]
-    cohesion = float(np.clip((own * cosines[:, :n_way]).sum() / max(own.sum(), 1e-12), 0.2, 0.8))
-    temperature = temperature * float(np.sqrt((1 - cohesion**2) / (2 * cohesion)))
+    temperature = temperature * by_cohesion(opened[:, :n_way], cosines[:, :n_way], held)
     counts = (belief * by_closed + (1 - belief) * by_open).sum(axis=0)
     found = Refinement(
         pull,
@@ -203,15 +202,6 @@ def refine(
         query_offsets=-scale * found.coverage * per_class.errors(posterior),
         temperature=temperature * _softening(uncertainty),
     )
-
-
-def _judge_spreads(sums: ComponentSums, temperature: float) -> Array:
-    """Return the posterior probability of each hypothesis about how unequal the classes are, (H,).
-
-    It follows from a mixture in which they may be as unequal as can be.
-    """
-    unequal = fit_closed(sums, temperature, offsets_by(UNEQUAL))
-    return count_rows(sums.cosines(unequal) / temperature).posterior()
 
 
 def _trusted(counts: Array, by_support: Array, known: float) -> Array:

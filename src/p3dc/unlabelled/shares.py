@@ -33,9 +33,6 @@ SPREADS = np.array([0.0, 0.1, 1.0, 10.0])
 EQUAL, *_, UNEQUAL = np.eye(1 + len(SPREADS))
 """Certainty that classes are exactly equal, and that they are as unequal as can be, (H,) each."""
 
-FEW = 5.0
-"""Mean number of rows of a class below which exactly equal classes are not considered: it would be by chance."""
-
 BALANCING = 10
 """Rounds of Sinkhorn's rule."""
 
@@ -68,9 +65,12 @@ class Counts:
     variances: Array
 
     def posterior(self) -> Array:
-        """Return the posterior probability of each hypothesis about the variance of ℓ, (H,)."""
+        """Return the posterior probability of each hypothesis about the variance of ℓ, (H,).
+
+        Counts alone hardly tell exactly equal classes from others, which are therefore left out.
+        """
         fit = -0.5 * (np.log(self.variances) + self.logs[:, None] ** 2 / self.variances).sum(axis=0)
-        return masked_softmax(fit, None if self.rows.mean() >= FEW else EQUAL == 0)
+        return masked_softmax(fit, EQUAL == 0)
 
     def log_shares(self, posterior: Array) -> Array:
         """Return the expected ℓ of each class, (N,)."""
