@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
+from scipy.special import gammaln
 
 from benchmarks.pile import (
     SCENES,
@@ -42,10 +43,11 @@ from p3dc.evaluation.results import TaskScores
 from p3dc.evaluation.runners import WithoutPile
 from p3dc.method import l2_normalize, masked_softmax
 from p3dc.unlabelled import evidence, grouping, mixture, proposals
+from p3dc.unlabelled.balance import FEW, judge_balance
 from p3dc.unlabelled.evidence import COHESION, discount
-from p3dc.unlabelled.mixture import BACKGROUND, BLOCKS, ROUNDS, ComponentSums, fit_open
+from p3dc.unlabelled.mixture import BACKGROUND, BLOCKS, ROUNDS, ComponentSums, fit_closed, fit_open, free_energy
 from p3dc.unlabelled.refinement import Refinement
-from p3dc.unlabelled.shares import EQUAL, UNEQUAL, Offsets
+from p3dc.unlabelled.shares import EQUAL, UNEQUAL, Offsets, count_rows, offsets_by
 
 
 def match_nothing(sums: ComponentSums, responsibilities: Array, *_: Any) -> Array:
@@ -137,6 +139,32 @@ def penalty_above_background(found: Refinement, rows: Array) -> Array:
     return 0.5 * ((rows @ l2_normalize(found.groups).T).max(axis=1) - BACKGROUND).clip(min=0)
 
 
+def equal_by_counts(sums: ComponentSums, temperature: float, _: float) -> Array:
+    """Judge whether classes are exactly equal by their counts alone, as all other hypotheses about their shares."""
+    counts = count_rows(sums.cosines(fit_closed(sums, temperature, offsets_by(UNEQUAL))) / temperature)
+    fit = -0.5 * (np.log(counts.variances) + counts.logs[:, None] ** 2 / counts.variances).sum(axis=0)
+    return masked_softmax(fit, None if counts.rows.mean() >= FEW else EQUAL == 0)
+
+
+def spreads_by_free_energy(sums: ComponentSums, temperature: float, per_evidence: float) -> Array:
+    """Judge how unequal classes are by free energy too: shares are of a Dirichlet distribution for each variance."""
+    posterior, energies = judge_balance(sums, temperature, per_evidence), []
+    for hypothesis, concentration in zip(np.eye(len(EQUAL))[1:], (1e6, 10.5, 1.43, 0.34), strict=True):
+        found = fit_closed(sums, temperature, offsets_by(hypothesis))
+        counts, total = found.sum(axis=0), concentration * sums.n_way
+        shares = gammaln(counts + concentration).sum() - sums.n_way * gammaln(concentration)
+        shares += gammaln(total) - gammaln(total + len(found))
+        energies.append(free_energy(sums, found, per_evidence) + shares)
+    spreads = masked_softmax(np.array([-np.inf, *energies]), EQUAL == 0)
+    return posterior[0] * EQUAL + (1 - posterior[0]) * spreads
+
+
+def cohesion_as_it_is(shares: Array, cosines: Array, _: float) -> float:
+    """Ignore that the cosine of a row to a mean of few rows is small whatever the class."""
+    cosine = np.clip(np.vdot(shares, cosines) / max(shares.sum(), 1e-12), 0.2, 0.8)
+    return float(np.sqrt((1 - cosine**2) / (2 * cosine)))
+
+
 def with_cohesion(squared: float) -> dict[str, Any]:
     ratio = squared / (1 - squared)
     constants = {"COHESION": squared, "RATIO": ratio, "SCALE": ratio / (1 - squared), "BACKGROUND": 0.5 * squared**0.5}
@@ -172,11 +200,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "R² = 0.12": with_cohesion(0.12),
     "R² = 0.3": with_cohesion(0.3),
     "no offsets": {"unlabelled.refinement.offsets_by": add_nothing},
-    "surely equal": {"unlabelled.refinement._judge_spreads": lambda *_: EQUAL},
-    "surely unequal": {"unlabelled.refinement._judge_spreads": lambda *_: UNEQUAL},
+    "surely equal": {"unlabelled.refinement.judge_balance": lambda *_: EQUAL},
+    "surely unequal": {"unlabelled.refinement.judge_balance": lambda *_: UNEQUAL},
+    "equal by counts": {"unlabelled.refinement.judge_balance": equal_by_counts},
+    "equal as likely as not": {"unlabelled.balance.RARE": 0.0},
+    "spreads by free energy": {"unlabelled.refinement.judge_balance": spreads_by_free_energy},
+    "cosines to few rows as they are": {"unlabelled.refinement.by_cohesion": cohesion_as_it_is},
     "errors of variance 0.25": {"unlabelled.shares.ERROR": 0.25},
     "errors of variance 1": {"unlabelled.shares.ERROR": 1.0},
-    "few rows may be equal": {"unlabelled.shares.FEW": 0.0},
+    "few rows may be equal": {"unlabelled.balance.FEW": 0.0},
     "annealed": {"unlabelled.refinement.fit_closed": anneal},
     "classes are present by 0.5": {"unlabelled.mixture.PRESENT": 0.5, "unlabelled.matching.PRESENT": 0.5},
     "classes are present by 0.99": {"unlabelled.mixture.PRESENT": 0.99, "unlabelled.matching.PRESENT": 0.99},
