@@ -67,7 +67,8 @@ class Counts:
     def posterior(self) -> Array:
         """Return the posterior probability of each hypothesis about the variance of ℓ, (H,).
 
-        Counts alone hardly tell exactly equal classes from others, which are therefore left out.
+        Exactly equal classes are left out: counts alone hardly tell them from others, and
+        :mod:`p3dc.unlabelled.balance` does.
         """
         fit = -0.5 * (np.log(self.variances) + self.logs[:, None] ** 2 / self.variances).sum(axis=0)
         return masked_softmax(fit, EQUAL == 0)
