@@ -1,14 +1,14 @@
 """How unequal the classes are among unlabelled rows, and whether they are exactly equal.
 
-Exactly equal classes can be told from others by how well each explains the rows: by the variational free energy of a
-mixture that is balanced and of one that is not,
+Two mixtures are fitted, one balanced and one not. Which of them explains the rows better is told by the variational
+free energy,
 
     F = E[log p(rows | assignment)] + H(assignment) + log p(assignment).
 
-Of exactly equal classes, all assignments with the same number of rows for each class are equally likely:
+If the classes are exactly equal, all assignments with P / N rows of each class are equally likely:
 p = ∏ (P / N)! / P!. Otherwise all counts are equally likely, and so are all assignments with the same counts:
-p = ∏ n! / P! divided by the number of possible counts, (P + N - 1)! / (P! (N - 1)!). This is what unequal classes cost
-where a balanced mixture explains the rows as well.
+p = ∏ n! / P!, divided by the number of possible counts, (P + N − 1)! / (P! (N − 1)!). So unequal classes cost the
+logarithm of that number where a balanced mixture explains the rows as well.
 
 Shape letters: P unlabelled rows, N classes, H hypotheses about the variance of log shares.
 """
