@@ -48,6 +48,7 @@ from p3dc.unlabelled.evidence import COHESION, discount
 from p3dc.unlabelled.mixture import BACKGROUND, BLOCKS, ROUNDS, ComponentSums, fit_closed, fit_open, free_energy
 from p3dc.unlabelled.refinement import Refinement
 from p3dc.unlabelled.shares import EQUAL, UNEQUAL, Offsets, count_rows, offsets_by
+from p3dc.unlabelled.temperature import EXPECTED
 
 
 def match_nothing(sums: ComponentSums, responsibilities: Array, *_: Any) -> Array:
@@ -142,8 +143,7 @@ def penalty_above_background(found: Refinement, rows: Array) -> Array:
 def equal_by_counts(sums: ComponentSums, temperature: float, _: float) -> Array:
     """Judge whether classes are exactly equal by their counts alone, as all other hypotheses about their shares."""
     counts = count_rows(sums.cosines(fit_closed(sums, temperature, offsets_by(UNEQUAL))) / temperature)
-    fit = -0.5 * (np.log(counts.variances) + counts.logs[:, None] ** 2 / counts.variances).sum(axis=0)
-    return masked_softmax(fit, None if counts.rows.mean() >= FEW else EQUAL == 0)
+    return masked_softmax(counts.log_likelihoods(), None if counts.rows.mean() >= FEW else EQUAL == 0)
 
 
 def spreads_by_free_energy(sums: ComponentSums, temperature: float, per_evidence: float) -> Array:
@@ -157,12 +157,6 @@ def spreads_by_free_energy(sums: ComponentSums, temperature: float, per_evidence
         energies.append(free_energy(sums, found, per_evidence) + shares)
     spreads = masked_softmax(np.array([-np.inf, *energies]), EQUAL == 0)
     return posterior[0] * EQUAL + (1 - posterior[0]) * spreads
-
-
-def cohesion_as_it_is(shares: Array, cosines: Array, _: float) -> float:
-    """Ignore that the cosine of a row to a mean of few rows is small whatever the class."""
-    cosine = np.clip(np.vdot(shares, cosines) / max(shares.sum(), 1e-12), 0.2, 0.8)
-    return float(np.sqrt((1 - cosine**2) / (2 * cosine)))
 
 
 def with_cohesion(squared: float) -> dict[str, Any]:
@@ -205,7 +199,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "equal by counts": {"unlabelled.refinement.judge_balance": equal_by_counts},
     "equal as likely as not": {"unlabelled.balance.RARE": 0.0},
     "spreads by free energy": {"unlabelled.refinement.judge_balance": spreads_by_free_energy},
-    "cosines to few rows as they are": {"unlabelled.refinement.by_cohesion": cohesion_as_it_is},
+    "cosines to few rows as they are": {
+        "unlabelled.temperature.expected_cosine": lambda n: np.full_like(n, EXPECTED),
+        "unlabelled.temperature.EXPECTED_ROWS": 0,
+    },
     "errors of variance 0.25": {"unlabelled.shares.ERROR": 0.25},
     "errors of variance 1": {"unlabelled.shares.ERROR": 1.0},
     "few rows may be equal": {"unlabelled.balance.FEW": 0.0},

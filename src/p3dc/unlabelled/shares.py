@@ -64,14 +64,17 @@ class Counts:
     spreads: Array
     variances: Array
 
+    def log_likelihoods(self) -> Array:
+        """Return the log likelihood of each hypothesis about the variance of ℓ, up to a constant, (H,)."""
+        return -0.5 * (np.log(self.variances) + self.logs[:, None] ** 2 / self.variances).sum(axis=0)
+
     def posterior(self) -> Array:
         """Return the posterior probability of each hypothesis about the variance of ℓ, (H,).
 
         Exactly equal classes are left out: counts alone hardly tell them from others, and
         :mod:`p3dc.unlabelled.balance` does.
         """
-        fit = -0.5 * (np.log(self.variances) + self.logs[:, None] ** 2 / self.variances).sum(axis=0)
-        return masked_softmax(fit, EQUAL == 0)
+        return masked_softmax(self.log_likelihoods(), EQUAL == 0)
 
     def log_shares(self, posterior: Array) -> Array:
         """Return the expected ℓ of each class, (N,)."""
