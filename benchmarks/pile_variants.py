@@ -37,16 +37,23 @@ from benchmarks.pile import (
 )
 from p3dc import P3DCClassifier
 from p3dc._arrays import Array, Labels
-from p3dc.adaptive.space import class_averages, members, shrunken_mean, task_centre
+from p3dc.adaptive.settings import Settings
+from p3dc.adaptive.space import WhitenedSpace, class_averages, members, shrunken_mean, task_centre
+from p3dc.adaptive.weights import typical_shots
+from p3dc.classifier.calibrated_support import CalibratedSupport, calibrate_whitened
+from p3dc.classifier.refined_support import refine_support
 from p3dc.evaluation.executors import run_serially
 from p3dc.evaluation.results import TaskScores
 from p3dc.evaluation.runners import WithoutPile
 from p3dc.method import l2_normalize, masked_softmax
+from p3dc.priors.geometry import Geometry
 from p3dc.unlabelled import evidence, grouping, mixture, proposals
 from p3dc.unlabelled.balance import FEW, judge_balance
-from p3dc.unlabelled.evidence import COHESION, discount
+from p3dc.unlabelled.evidence import COHESION, discount, nats
+from p3dc.unlabelled.grouping import inner_products
 from p3dc.unlabelled.mixture import BACKGROUND, BLOCKS, ROUNDS, ComponentSums, fit_closed, fit_open, free_energy
-from p3dc.unlabelled.refinement import Refinement
+from p3dc.unlabelled.proposals import propose
+from p3dc.unlabelled.refinement import PSEUDO_OPEN, Balance, Refinement
 from p3dc.unlabelled.shares import EQUAL, UNEQUAL, Offsets, count_rows, offsets_by
 from p3dc.unlabelled.temperature import EXPECTED
 
@@ -84,6 +91,81 @@ def centre_of_groups(support: Array, labels: Labels, rows: Array, groups: Labels
 def centre_of_support(support: Array, labels: Labels, rows: Array, groups: Labels, base_mean: Array) -> Array:
     """Leave the centre as it is without a pile."""
     return task_centre(class_averages(members(labels)) @ support, base_mean)
+
+
+def centre_of_certain_groups(
+    support: Array, labels: Labels, rows: Array, groups: Labels, settings: Settings, geometry: Geometry
+) -> Array:
+    """Let only the classes, and groups that would be proposed for naming, move the centre."""
+    own, departure = shrunken_mean(class_averages(members(labels)) @ support, geometry.mean)
+    if not departure.any():
+        return own
+    averages, shots = class_averages(members(labels)), typical_shots(members(labels))
+    n_way, held = len(averages), PSEUDO_OPEN * shots
+    space = WhitenedSpace(geometry, own)
+    found = calibrate_whitened(support, labels, space, settings)
+    gram = inner_products(l2_normalize(averages @ found.samples), space.centred(rows), held)
+    sums, names = (
+        ComponentSums(gram, n_way, held),
+        np.concatenate([np.arange(n_way), np.unique(groups[groups >= n_way])]),
+    )
+    belonging = np.equal.outer(groups, names)
+    cosines = sums.cosines(belonging.astype(np.float32))
+    component = belonging.argmax(axis=1)
+    grouped, certain = propose(sums, component, len(names), cosines, nats(held, found.temperature))
+    kept = (groups < n_way) | (grouped @ certain)
+    return own + departure * (centre_of_groups(support, labels, rows[kept], groups[kept], geometry.mean) - own)
+
+
+def refine_from_certain_groups(
+    support: Array, labels: Labels, rows: Array, geometry: Geometry, settings: Settings, balance: Balance | None
+) -> CalibratedSupport:
+    """Refine a support as seen from the centre of its classes and of certain groups."""
+
+    def centre(_: Array, __: Labels, ___: Array, groups: Labels, ____: Array) -> Array:
+        return centre_of_certain_groups(support, labels, rows, groups, settings, geometry)
+
+    with patch("p3dc.classifier.refined_support.pile_centre", centre):
+        return refine_support(support, labels, rows, geometry, settings, balance)
+
+
+def refine_with_typicality(
+    support: Array, labels: Labels, rows: Array, geometry: Geometry, settings: Settings, balance: Balance | None
+) -> CalibratedSupport:
+    """Lower the cosines to classes whose examples resemble base classes more than those of others.
+
+    Such examples are nearer to the mean of their class, so that its photos have larger cosines, and photos between two
+    classes go to it. The best threshold lies halfway between the cosines of both.
+    """
+    belonging, typicality = members(labels), np.zeros(1)
+    averages, shots = class_averages(belonging), typical_shots(belonging)
+    unknown = (1 - COHESION) / (1 - COHESION + shots * COHESION)
+
+    def calibrate(*given: Any) -> CalibratedSupport:
+        nonlocal typicality
+        found = calibrate_whitened(*given)
+        assert found.ends is not None
+        means, pulls = averages @ found.normalised, averages @ (found.ends[1] - found.normalised)
+        relevance = np.vecdot(l2_normalize(means), l2_normalize(pulls))
+        typicality = 0.25 * found.beta * unknown * (relevance - relevance.mean())
+        return found
+
+    def cosines(sums: ComponentSums, responsibilities: Array) -> Array:
+        plain, n_rows = cosines_of(sums, responsibilities), responsibilities[:, : sums.n_way].sum(axis=0)
+        plain[:, : sums.n_way] -= typicality * (sums.n_pseudo / (sums.n_pseudo + n_rows))
+        return plain
+
+    cosines_of = ComponentSums.cosines
+    with (
+        patch("p3dc.classifier.refined_support.calibrate_whitened", calibrate),
+        patch.object(ComponentSums, "cosines", cosines),
+    ):
+        found = refine_support(support, labels, rows, geometry, settings, balance)
+    assert found.refinement is not None
+    refinement, held = found.refinement, PSEUDO_OPEN * shots
+    left = typicality * (1 - refinement.weights.sum(axis=0) / (refinement.weights.sum(axis=0) + held))
+    offsets = {name: getattr(refinement, name) - left for name in ("offsets", "query_offsets")}
+    return replace(found, refinement=replace(refinement, **offsets))
 
 
 def add_nothing(*_: Any) -> Offsets:
@@ -172,6 +254,8 @@ def with_cohesion(squared: float) -> dict[str, Any]:
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
+    "typicality": {"classifier.fitted.refine_support": refine_with_typicality},
+    "centre of certain groups": {"classifier.fitted.refine_support": refine_from_certain_groups},
     "centre of groups": {"classifier.refined_support.pile_centre": centre_of_groups},
     "centre of the support": {"classifier.refined_support.pile_centre": centre_of_support},
     "temperature as without a pile": {"unlabelled.refinement.pile_temperature": lambda _, __, temperature: temperature},
