@@ -60,7 +60,7 @@ SCENES: dict[str, dict[str, Any]] = {
 SIZES: dict[str, dict[str, Any]] = {
     "5 photos": {"n_pile": 5},
     "5 photos, Dirichlet(2)": {"n_pile": 5, "pile_balance": 2.0},
-    "10 photos, 4 of a sixth class": {"n_pile": 14, "pile_unknown": 4 / 14, "pile_unknown_classes": 1},
+    "14 photos, 4 of a sixth class": {"n_pile": 14, "pile_unknown": 4 / 14, "pile_unknown_classes": 1},
     "75 photos, others 50 %": {"n_pile": 75, "pile_unknown": 0.5},
     "500 photos, others 80 %": {"n_pile": 500, "pile_unknown": 0.8},
 }

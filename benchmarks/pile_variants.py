@@ -39,7 +39,7 @@ from p3dc import P3DCClassifier
 from p3dc._arrays import Array, Labels
 from p3dc.adaptive.settings import Settings
 from p3dc.adaptive.space import WhitenedSpace, class_averages, members, shrunken_mean, task_centre
-from p3dc.adaptive.weights import typical_shots
+from p3dc.adaptive.weights import relevance, typical_shots
 from p3dc.classifier.calibrated_support import CalibratedSupport, Scores, calibrate_whitened
 from p3dc.classifier.refined_support import refine_support
 from p3dc.confidence.open_set import known_score
@@ -106,10 +106,8 @@ def centre_of_certain_groups(
     space = WhitenedSpace(geometry, own)
     found = calibrate_whitened(support, labels, space, settings)
     gram = inner_products(l2_normalize(averages @ found.samples), space.centred(rows), held)
-    sums, names = (
-        ComponentSums(gram, n_way, held),
-        np.concatenate([np.arange(n_way), np.unique(groups[groups >= n_way])]),
-    )
+    sums = ComponentSums(gram, n_way, held)
+    names = np.concatenate([np.arange(n_way), np.unique(groups[groups >= n_way])])
     belonging = np.equal.outer(groups, names)
     cosines = sums.cosines(belonging.astype(np.float32))
     component = belonging.argmax(axis=1)
@@ -146,9 +144,8 @@ def refine_with_typicality(
         nonlocal typicality
         found = calibrate_whitened(*given)
         assert found.ends is not None
-        means, pulls = averages @ found.normalised, averages @ (found.ends[1] - found.normalised)
-        relevance = np.vecdot(l2_normalize(means), l2_normalize(pulls))
-        typicality = 0.25 * found.beta * unknown * (relevance - relevance.mean())
+        relevant = np.array([relevance(found.normalised, found.ends[1], own[None]).item() for own in averages])
+        typicality = 0.25 * found.beta * unknown * (relevant - relevant.mean())
         return found
 
     def cosines(sums: ComponentSums, responsibilities: Array) -> Array:
@@ -164,7 +161,7 @@ def refine_with_typicality(
         found = refine_support(support, labels, rows, geometry, settings, balance)
     assert found.refinement is not None
     refinement, held = found.refinement, PSEUDO_OPEN * shots
-    left = typicality * (1 - refinement.weights.sum(axis=0) / (refinement.weights.sum(axis=0) + held))
+    left = typicality * held / (refinement.weights.sum(axis=0) + held)
     offsets = {name: getattr(refinement, name) - left for name in ("offsets", "query_offsets")}
     return replace(found, refinement=replace(refinement, **offsets))
 
@@ -223,6 +220,9 @@ def penalty_above_background(found: Refinement, rows: Array) -> Array:
     return 0.5 * ((rows @ l2_normalize(found.groups).T).max(axis=1) - BACKGROUND).clip(min=0)
 
 
+scores_by_pile = CalibratedSupport.scores
+
+
 def known_by_support(classifier: CalibratedSupport, queries: Array) -> Scores:
     """Score how surely queries belong to any class by the support alone, which no other class has joined."""
     found = scores_by_pile(classifier, queries)
@@ -231,9 +231,6 @@ def known_by_support(classifier: CalibratedSupport, queries: Array) -> Scores:
     transformed = classifier.transform(queries)
     cosines = replace(classifier, refinement=None).cosines_of(transformed)
     return found._replace(known=known_score(cosines, classifier.refinement.penalty(transformed)))
-
-
-scores_by_pile = CalibratedSupport.scores
 
 
 def equal_by_counts(sums: ComponentSums, temperature: float, _: float) -> Array:
