@@ -146,7 +146,7 @@ def true_shares(classifier: P3DCClassifier, photos: Any, own: Any, others: Any, 
         fitted.refinement, pull=weights.T @ placed, weights=weights, query_offsets=np.zeros(1), coverage=1.0
     )
     true = replace(fitted, refinement=refinement)
-    cosines = true.cosines_of(placed, weights), true.cosines(others)
+    cosines = true.scores_of(placed, weights).cosines, true.cosines(others)
     inside, outside = (probabilities(each, true.temperature) for each in cosines)
     return inside, outside
 

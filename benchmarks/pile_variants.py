@@ -40,7 +40,7 @@ from p3dc._arrays import Array, Labels
 from p3dc.adaptive.settings import Settings
 from p3dc.adaptive.space import WhitenedSpace, class_averages, members, shrunken_mean, task_centre
 from p3dc.adaptive.weights import relevance, typical_shots
-from p3dc.classifier.calibrated_support import CalibratedSupport, Scores, calibrate_whitened
+from p3dc.classifier.calibrated_support import CalibratedSupport, calibrate_whitened
 from p3dc.classifier.refined_support import refine_support
 from p3dc.confidence.open_set import known_score
 from p3dc.evaluation.executors import run_serially
@@ -220,17 +220,14 @@ def penalty_above_background(found: Refinement, rows: Array) -> Array:
     return 0.5 * ((rows @ l2_normalize(found.groups).T).max(axis=1) - BACKGROUND).clip(min=0)
 
 
-scores_by_pile = CalibratedSupport.scores
+def known_by_support(found: Refinement, along: Array, cosines: Array, rows: Array) -> Array:
+    """Score how surely rows belong to any class by the support alone, which no other class has joined."""
+    return known_score(along, found.penalty(rows))
 
 
-def known_by_support(classifier: CalibratedSupport, queries: Array) -> Scores:
-    """Score how surely queries belong to any class by the support alone, which no other class has joined."""
-    found = scores_by_pile(classifier, queries)
-    if classifier.refinement is None:
-        return found
-    transformed = classifier.transform(queries)
-    cosines = replace(classifier, refinement=None).cosines_of(transformed)
-    return found._replace(known=known_score(cosines, classifier.refinement.penalty(transformed)))
+def known_by_pile(found: Refinement, along: Array, cosines: Array, rows: Array) -> Array:
+    """Score how surely rows belong to any class by the refined prototypes alone."""
+    return known_score(cosines, found.penalty(rows))
 
 
 def equal_by_counts(sums: ComponentSums, temperature: float, _: float) -> Array:
@@ -273,7 +270,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "queries see all moves": {"unlabelled.refinement._coverage": lambda _: 1.0},
     "offsets are certain": {"unlabelled.refinement._softening": lambda _: 1.0},
     "unknown above the background": {"unlabelled.refinement.Refinement.penalty": penalty_above_background},
-    "known by the support": {"classifier.calibrated_support.CalibratedSupport.scores": known_by_support},
+    "known by the support": {"unlabelled.refinement.Refinement.known": known_by_support},
+    "known by the pile": {"unlabelled.refinement.Refinement.known": known_by_pile},
     "nothing is proposed": {"unlabelled.proposals.APART": np.inf},
     "proposed from 12 nats": {"unlabelled.proposals.APART": 12.0},
     "sampled": {"unlabelled.refinement.fit_closed": sample},

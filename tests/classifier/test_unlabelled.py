@@ -172,8 +172,8 @@ def test_rows_are_compared_with_every_class_without_one_of_its_rows(world):
         of_others = np.maximum(one_row - weights[i], 0) / total
         pull = (1 - of_others)[:, None] * refinement.pull - np.outer(weights[i], rows[i])
         left_out = replace(refinement, pull=pull, coverage=1.0)
-        expected = replace(calibrated, refinement=left_out).cosines_of(rows[[i]])
-        found = calibrated.cosines_of(rows[[i]], refinement.weights[[i]])
+        expected = replace(calibrated, refinement=left_out).scores_of(rows[[i]]).cosines
+        found = calibrated.scores_of(rows[[i]], refinement.weights[[i]]).cosines
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
 

@@ -133,29 +133,30 @@ class CalibratedSupport:
         size = max(1, QUERY_BYTES // (8 * n_way * (n_features + n_shot)))
         cosines, known = [], []
         for start in range(0, len(queries), size):
-            transformed = self.transform(queries[start : start + size])
-            found, refinement = self.cosines_of(transformed), self.refinement
-            known.append(known_score(found, None if refinement is None else refinement.penalty(transformed)))
-            cosines.append(found if refinement is None else found + refinement.query_offsets)
+            found = self.scores_of(self.transform(queries[start : start + size]))
+            cosines.append(found.cosines if self.refinement is None else found.cosines + self.refinement.query_offsets)
+            known.append(found.known)
         concat = array_namespace(queries).concat
         return Scores(concat(cosines), concat(known))
 
-    def cosines_of(self, transformed: Array, own_weights: Array | None = None) -> Array:
-        """Score every class for queries in the space of the support, (Q, D) -> (Q, N).
+    def scores_of(self, transformed: Array, own_weights: Array | None = None) -> Scores:
+        """Score queries that are in the space of the support, (Q, D), without offsets.
 
         ``own_weights``, (Q, N), are the weights of unlabelled rows in the prototypes, of which one is then left out.
         Refined prototypes are never made for each query: their products with it follow from those of the samples.
         """
         by_class, present = self._by_class
         if self.refinement is None:
-            return method.classify(transformed, by_class, present, self.settings.attention)
+            cosines = method.classify(transformed, by_class, present, self.settings.attention)
+            return Scores(cosines, known_score(cosines))
         attention = method.attention_weights(transformed, by_class, present, self.settings.attention)
         xp, refinement = array_namespace(transformed), self.refinement
         lengths = xp.sqrt(xp.vecdot(attention, attention @ (by_class @ by_class.mT)))
         shrinking = 1 / xp.where(lengths == 0, xp.ones_like(lengths), lengths)
         along = xp.vecdot(attention, transformed @ by_class.mT) * shrinking
         together = xp.vecdot(attention, (by_class @ refinement.pull[..., None]).mT) * shrinking
-        return refinement.cosines(along.mT, together.mT, transformed, own_weights)
+        cosines = refinement.cosines(along.mT, together.mT, transformed, own_weights)
+        return Scores(cosines, refinement.known(along.mT, cosines, transformed))
 
     @cached_property
     def _by_class(self) -> tuple[Array, Mask]:

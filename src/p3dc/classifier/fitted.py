@@ -21,7 +21,7 @@ from p3dc.classifier.calibrated_support import CalibratedSupport, Scores, calibr
 from p3dc.classifier.leave_one_out import LeaveOneClassOut, Point, evenly_spaced
 from p3dc.classifier.refined_support import refine_support
 from p3dc.confidence import temperature
-from p3dc.confidence.open_set import is_unknown, known_score
+from p3dc.confidence.open_set import is_unknown
 from p3dc.errors import InputError
 from p3dc.method import l2_normalize
 from p3dc.priors.geometry import Geometry
@@ -189,14 +189,10 @@ class FittedClassifier:
             return self.score(as_numpy(self.unlabelled))
         own_weights = np.zeros((len(self.unlabelled), len(self.classes)))
         own_weights[self._sample] = refinement.weights
-        cosines, penalties = [], []
-        for rows in np.array_split(np.arange(len(own_weights)), 1 + len(own_weights) // TOGETHER):
-            pile = self._pile(rows)
-            cosines.append(self.calibrated.cosines_of(pile, own_weights[rows]))
-            penalties.append(refinement.penalty(pile))
-        found = np.concatenate(cosines)
-        known = known_score(found, np.concatenate(penalties))
-        return Scores(found + refinement.offsets, known, _mask(self.groups, len(found)))
+        parts = np.array_split(np.arange(len(own_weights)), 1 + len(own_weights) // TOGETHER)
+        found = [self.calibrated.scores_of(self._pile(rows), own_weights[rows]) for rows in parts]
+        cosines, known = (np.concatenate([getattr(each, name) for each in found]) for name in ("cosines", "known"))
+        return Scores(cosines + refinement.offsets, known, _mask(self.groups, len(cosines)))
 
     @cached_property
     def groups(self) -> list[Rows]:

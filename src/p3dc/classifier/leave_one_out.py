@@ -58,7 +58,7 @@ class PointScorer:
 
     @cached_property
     def _own_cosines(self) -> list[Array]:
-        return [support.cosines_of(asked) for support, asked in self._pairs()]
+        return [support.scores_of(asked).cosines for support, asked in self._pairs()]
 
     @cached_property
     def _corners(self) -> list[tuple[list[tuple[int, int]], Corners]]:

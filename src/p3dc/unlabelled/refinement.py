@@ -15,6 +15,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from p3dc._arrays import Array, Labels, Mask, to_device_of
+from p3dc.confidence.open_set import known_score
 from p3dc.method import masked_softmax
 from p3dc.unlabelled.balance import judge_balance
 from p3dc.unlabelled.evidence import discount, expected_length, nats
@@ -116,6 +117,21 @@ class Refinement:
         products = along + kept * towards
         squares = 1 + 2 * kept * together + kept**2 * squared - 2 * own_weights * products + own_weights**2
         return (products - own_weights) / np.sqrt(np.maximum(squares, 1e-12))
+
+    def known(self, along: Array, cosines: Array, rows: Array) -> Array:
+        """Return how surely unit rows belong to any of the classes, (Q, D) -> (Q,).
+
+        Unlabelled rows of another class that have joined a class raise each other's cosines to it. So the prototypes
+        that they moved count for half as much as they moved, and those of the support alone for the rest.
+
+        Parameters
+        ----------
+        along, cosines : arrays of shape (Q, N)
+            Cosines to the prototypes of the support alone, and to the refined ones.
+        rows : array of shape (Q, D)
+        """
+        moved = self.used / 2
+        return known_score((1 - moved) * along + moved * cosines, self.penalty(rows))
 
     def penalty(self, rows: Array) -> Array:
         """Return how much less a row counts as known because it resembles a group, (Q, D) -> (Q,)."""
