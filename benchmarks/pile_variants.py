@@ -49,14 +49,17 @@ from p3dc.evaluation.runners import WithoutPile
 from p3dc.method import l2_normalize, masked_softmax
 from p3dc.priors.geometry import Geometry
 from p3dc.unlabelled import evidence, grouping, mixture, proposals
-from p3dc.unlabelled.balance import FEW, judge_balance
+from p3dc.unlabelled.balance import FEW, _log_unequal, judge_balance
 from p3dc.unlabelled.evidence import COHESION, discount, nats
 from p3dc.unlabelled.grouping import inner_products
-from p3dc.unlabelled.mixture import BACKGROUND, BLOCKS, ROUNDS, ComponentSums, fit_closed, fit_open, free_energy
+from p3dc.unlabelled.mixture import BACKGROUND, ComponentSums, fit_closed, fit_open, free_energy
 from p3dc.unlabelled.proposals import propose
-from p3dc.unlabelled.refinement import PSEUDO_OPEN, Balance, Refinement
+from p3dc.unlabelled.refinement import PSEUDO_CLOSED, PSEUDO_OPEN, Balance, Refinement
 from p3dc.unlabelled.shares import EQUAL, UNEQUAL, Offsets, count_rows, offsets_by
 from p3dc.unlabelled.temperature import EXPECTED
+
+LONG = 20
+"""Rounds after which a mixture hardly changes any more."""
 
 
 def match_nothing(sums: ComponentSums, responsibilities: Array, *_: Any) -> Array:
@@ -171,6 +174,29 @@ def add_nothing(*_: Any) -> Offsets:
     return lambda logits: np.zeros(logits.shape[1])
 
 
+def fit_long(sums: ComponentSums, temperature: float, offsets: Offsets, without: int | None = None) -> Array:
+    """Fit the closed mixture in twenty rounds, after twenty more in which a class has no rows, if one is given."""
+    responsibilities: Array = np.zeros(sums.cross.shape, dtype=np.float32)
+    for round_ in range(LONG if without is None else 2 * LONG):
+        logits = sums.cosines(responsibilities) / temperature
+        if without is not None and round_ < LONG:
+            others = np.arange(sums.n_way) != without
+            responsibilities = np.zeros_like(responsibilities)
+            responsibilities[:, others] = masked_softmax(logits[:, others] + offsets(logits[:, others]), None)
+        else:
+            responsibilities = masked_softmax(logits + offsets(logits), None)
+    return responsibilities.astype(np.float64)
+
+
+def fit_from_several_starts(sums: ComponentSums, temperature: float, offsets: Offsets) -> Array:
+    """Average fits that start from all classes, and without each of them in turn, by their free energies."""
+    starts = [None, *range(sums.n_way)] if sums.n_way > 1 else [None]
+    found = [fit_long(sums, temperature, offsets, without) for without in starts]
+    per_evidence = nats(sums.n_pseudo * PSEUDO_OPEN / PSEUDO_CLOSED, temperature)
+    energies = [free_energy(sums, each, per_evidence) + _log_unequal(each.sum(axis=0)) for each in found]
+    return np.tensordot(masked_softmax(np.array(energies), None), np.array(found), axes=1)
+
+
 def anneal(sums: ComponentSums, temperature: float, offsets: Offsets) -> Array:
     """Fit the closed mixture at a temperature that falls from twice its value in the first ten of twenty rounds."""
     responsibilities: Array = np.zeros(sums.cross.shape, dtype=np.float32)
@@ -183,7 +209,7 @@ def anneal(sums: ComponentSums, temperature: float, offsets: Offsets) -> Array:
 def sample(sums: ComponentSums, temperature: float, offsets: Offsets) -> Array:
     """Fit the closed mixture by stochastic expectation–maximisation: the mean of 16 chains from the ninth round on."""
     rng, chains, counted = np.random.default_rng(0), np.zeros((16, *sums.cross.shape)), []
-    for round_ in range(BLOCKS * ROUNDS):
+    for round_ in range(LONG):
         for chain in chains:
             logits = sums.cosines(chain) / temperature
             logits += offsets(logits)
@@ -203,7 +229,7 @@ def discriminant(sums: ComponentSums, temperature: float, offsets: Offsets) -> A
     A mean of n rows has the expected cosine r to a row of its class. The logits are log n + (r z - r² / 2) / v.
     """
     responsibilities: Array = np.zeros(sums.cross.shape, dtype=np.float32)
-    for _ in range(BLOCKS * ROUNDS):
+    for _ in range(LONG):
         counts, z = responsibilities.sum(axis=0), sums.cosines(responsibilities)
         n_rows = counts + sums.n_pseudo
         r = COHESION * np.sqrt(n_rows / (n_rows * COHESION + 1 - COHESION))
@@ -274,6 +300,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "known by the pile": {"unlabelled.refinement.Refinement.known": known_by_pile},
     "nothing is proposed": {"unlabelled.proposals.APART": np.inf},
     "proposed from 12 nats": {"unlabelled.proposals.APART": 12.0},
+    "twenty rounds": {"unlabelled.refinement.fit_closed": fit_long, "unlabelled.balance.fit_closed": fit_long},
+    "several starts": {"unlabelled.refinement.fit_closed": fit_from_several_starts},
     "sampled": {"unlabelled.refinement.fit_closed": sample},
     "discriminants": {"unlabelled.refinement.fit_closed": discriminant},
     "rows count in full": {"unlabelled.refinement._trusted": trust_all},

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from p3dc.confidence.metrics import area_under_roc
 from p3dc.method import masked_softmax
 from p3dc.unlabelled.grouping import group_rows, inner_products
 from p3dc.unlabelled.mixture import ComponentSums
@@ -114,6 +115,38 @@ def test_a_query_that_resembles_many_rows_of_a_group_is_less_known_than_one_that
     many, two, unlike = found.penalty(means[[7, 8, 9]])
     assert many > 1.5 * two > 0
     assert unlike < 0.05
+
+
+def test_the_support_has_the_first_say_in_how_known_a_row_is(world):
+    rng, means, prototypes = world
+    found = refined(prototypes, make_rows(rng, means, np.repeat([0, 1, 2, 3, 4, 8], 8), cosine=0.6))
+    assert 0.3 < found.used < 1
+    queries = make_rows(rng, means, np.arange(12), cosine=0.6)
+    along = queries @ prototypes.T
+    cosines = found.cosines(along, np.sum(prototypes * found.pull, axis=1), queries)
+    both = (1 - found.used / 2) * along + found.used / 2 * cosines
+    np.testing.assert_allclose(found.known(along, cosines, queries), both.max(axis=1) - found.penalty(queries))
+    unused = replace(found, used=0.0, groups=np.empty((0, 60)))
+    np.testing.assert_array_equal(unused.known(along, cosines, queries), along.max(axis=1))
+
+
+def test_rows_that_join_a_class_together_do_not_vouch_for_each_other(world):
+    """Two photos of each class and four of another one, which join the class that they resemble most."""
+    _, means, _ = world
+    by_both, by_pile = [], []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        prototypes = normalize(0.6 * means[:5] + normalize(rng.normal(size=(5, 60))))
+        labels = np.repeat([0, 1, 2, 3, 4, 8], [2, 2, 2, 2, 2, 4])
+        rows = make_rows(rng, means, labels, cosine=0.6)
+        found, along = refined(prototypes, rows), rows @ prototypes.T
+        cosines = found.cosines(along, np.sum(prototypes * found.pull, axis=1), rows, found.weights)
+        for scores, known in (
+            (by_both, found.known(along, cosines, rows)),
+            (by_pile, cosines.max(axis=1) - found.penalty(rows)),
+        ):
+            scores.append(area_under_roc(known[None, labels < 5], known[None, labels == 8])[0])
+    assert np.mean(by_both) > np.mean(by_pile) + 0.05
 
 
 def test_unequal_rows_make_less_certain_probabilities_than_a_promise(world):

@@ -81,8 +81,8 @@ class Taught:
     def cosines(self, ids: Sequence[str], features: Floats) -> Floats:
         """Return the cosines of photos to the classes, (Q, N)."""
         with self._lock:
-            rows = self.transformed(ids, features)
-            return _completed(self._cosines, ids, rows, self.classifier.calibrated.cosines_of)
+            rows, calibrated = self.transformed(ids, features), self.classifier.calibrated
+            return _completed(self._cosines, ids, rows, lambda missing: calibrated.scores_of(missing).cosines)
 
     def leave_one_out(self, point: Point | None) -> tuple[LeaveOneOut, Labels]:
         """Label each example by the others; return which were left out, and their labels."""

@@ -14,8 +14,11 @@ from p3dc.method import masked_softmax
 from p3dc.unlabelled.evidence import COHESION, bayes_factor, evidence
 from p3dc.unlabelled.shares import Offsets
 
-ROUNDS, BLOCKS = 5, 4
-"""Rounds of expectation–maximisation between moves of whole groups, and how often."""
+ROUNDS = 5
+"""Rounds of expectation–maximisation: of the closed mixture, and of the open one between moves of whole groups."""
+
+BLOCKS = 4
+"""How often the open mixture is fitted, with moves in between."""
 
 PRESENT = 0.9
 """Prior probability that a class has unlabelled rows."""
@@ -83,9 +86,12 @@ def fit_open(sums: ComponentSums, groups: Labels, temperature: float, per_eviden
 
 
 def fit_closed(sums: ComponentSums, temperature: float, offsets: Offsets) -> Array:
-    """Fit the closed mixture, (P, N), with offsets of the classes."""
+    """Fit the closed mixture, (P, N), with offsets of the classes.
+
+    It stops early. Later rounds would mostly give more of one class to another with few rows.
+    """
     responsibilities: Array = np.zeros(sums.cross.shape, dtype=np.float32)
-    for _ in range(BLOCKS * ROUNDS):
+    for _ in range(ROUNDS):
         logits = sums.cosines(responsibilities) / temperature
         responsibilities = masked_softmax(logits + offsets(logits), None)
     return responsibilities.astype(np.float64)
