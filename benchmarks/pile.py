@@ -7,11 +7,11 @@ cub-resnet12, cub-lite0 and miniimagenet-lite0.
 A pile has 75 photos of the classes of its task, or 15 where all are of one class; in some scenes it also has photos of
 other classes. Gains are in points, inside the pile and on 5 queries a class outside it. "Lost" is the share of tasks
 that lose more than five points, inside and outside. "True labels" is what the same prototypes gain, and how many tasks
-lose, if the labels of the pile are known and others removed. AUROC, first of auto and then with the pile, measures how
-well the known photos of the pile are separated from the others. "Groups" is the number of proposed groups of a task,
-the share of their photos that belong to the most frequent class of their group, and the share that belong to none of
-the classes of the task. With --rivals the table has the gains over auto, inside the pile, of methods that label all
-photos together. Each of the jobs makes a row at a time, on one thread.
+lose, if the labels of the pile are known and others removed. AUROC, of auto, with the pile and with the true labels,
+measures how well the known photos of the pile are separated from the others. "Groups" is the number of proposed groups
+of a task, the share of their photos that belong to the most frequent class of their group, and the share that belong to
+none of the classes of the task. With --rivals the table has the gains over auto, inside the pile, of methods that label
+all photos together. Each of the jobs makes a row at a time, on one thread.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 from p3dc import FeatureSet, P3DCClassifier, Priors
 from p3dc.baselines.registry import METHODS, TRANSDUCTIVE, Sources
 from p3dc.confidence.metrics import Reliability, area_under_roc
+from p3dc.confidence.open_set import known_score
 from p3dc.confidence.temperature import probabilities
 from p3dc.errors import InputError
 from p3dc.evaluation.executors import Batch, Draw, Drawing, run_serially
@@ -123,21 +124,19 @@ class Pile:
             self.used.append(classifier.unlabelled_use_)
             known = own >= 0
             inside = measure(classifier.transduction_proba_[known], own[known])
-            if not known.all():
-                fit = np.asarray(classifier.score_samples(photos))
-                inside = replace(inside, auroc=area_under_roc(fit[None, known], fit[None, ~known]))
-            self.inside.append(inside)
+            self.inside.append(separate(inside, np.asarray(classifier.score_samples(photos)), known))
             self.outside.append(measure(classifier.predict_proba(others), queried))
             classes = features.labels[pile]
             for group in classifier.groups_:
                 self.groups.append((len(group), int(np.bincount(classes[group]).max()), int((~known[group]).sum())))
-            shares = true_shares(classifier, photos, own, others, n_shot)
-            for bound, found, truth in zip(self.bounds, shares, (own, queried), strict=True):
-                bound.append(measure(found[truth >= 0], truth[truth >= 0]))
+            of_pile, of_others, temperature = true_cosines(classifier, photos, own, others, n_shot)
+            inside, outside = (probabilities(each, temperature) for each in (of_pile[known], of_others))
+            self.bounds[0].append(separate(measure(inside, own[known]), known_score(of_pile), known))
+            self.bounds[1].append(measure(outside, queried))
 
 
-def true_shares(classifier: P3DCClassifier, photos: Any, own: Any, others: Any, n_shot: int) -> tuple[Any, Any]:
-    """Classify a pile and other photos by prototypes that were refined with the true labels, others removed."""
+def true_cosines(classifier: P3DCClassifier, photos: Any, own: Any, others: Any, n_shot: int) -> tuple[Any, Any, float]:
+    """Compare a pile and other photos with prototypes that were refined with the true labels, others removed."""
     fitted = classifier._fitted.calibrated
     assert fitted.refinement is not None
     placed = fitted.transform(photos)
@@ -146,15 +145,18 @@ def true_shares(classifier: P3DCClassifier, photos: Any, own: Any, others: Any, 
         fitted.refinement, pull=weights.T @ placed, weights=weights, query_offsets=np.zeros(1), coverage=1.0
     )
     true = replace(fitted, refinement=refinement)
-    cosines = true.scores_of(placed, weights).cosines, true.cosines(others)
-    inside, outside = (probabilities(each, true.temperature) for each in cosines)
-    return inside, outside
+    return true.scores_of(placed, weights).cosines, true.cosines(others), true.temperature
 
 
 def measure(shares: Any, own: Any) -> BatchResult:
     reliability, right = Reliability(), shares.argmax(axis=1) == own
     reliability.add(shares.max(axis=1), right)
     return BatchResult(np.array([right.mean()]), None, reliability)
+
+
+def separate(result: BatchResult, fit: Any, known: Any) -> BatchResult:
+    """Add how well a score separates known photos from others, if there are any."""
+    return result if known.all() else replace(result, auroc=area_under_roc(fit[None, known], fit[None, ~known]))
 
 
 def compare_rows(
@@ -209,7 +211,7 @@ def gains(data: Path, split: str, n_tasks: int, case: Case) -> str:
         ", ".join(f"{100 * each.mean:+.1f}" for each in bound),
         lost(bound),
         ", ".join(f"{error:.3f}" for error in errors),
-        areas(plain[0], found[0]),
+        areas(plain[0], found[0], bounds[0]),
         purity(pile.groups, n_tasks),
         f"{np.mean(pile.used):.2f}",
         f"{1000 * np.median(pile.times):.0f}",
