@@ -110,6 +110,11 @@ class Pile:
     groups: list[tuple[int, int, int]] = field(default_factory=list)
     used: list[float] = field(default_factory=list)
 
+    @staticmethod
+    def fit(classifier: P3DCClassifier, examples: Any, labels: Any, photos: Any, own: Any) -> None:
+        """Fit the classifier, which does not see the classes of the pile."""
+        classifier.fit(examples, labels, unlabelled=photos)
+
     def run(self, classifier: P3DCClassifier, features: FeatureSet, batch: Batch) -> None:
         """Fit the classifier to each task once, and measure it inside the pile and outside."""
         rows, tasks, piles = features.features.astype(np.float32), batch.tasks, batch.piles
@@ -119,7 +124,7 @@ class Pile:
         for support, queries, pile, own in zip(tasks.support, tasks.queries, piles.rows, piles.classes, strict=True):
             examples, photos, others = rows[support.ravel()], rows[pile], rows[queries.ravel()]
             start = time.perf_counter()
-            classifier.fit(examples, labels, unlabelled=photos)
+            self.fit(classifier, examples, labels, photos, own)
             self.times.append(time.perf_counter() - start)
             self.used.append(classifier.unlabelled_use_)
             known = own >= 0

@@ -174,6 +174,21 @@ def add_nothing(*_: Any) -> Offsets:
     return lambda logits: np.zeros(logits.shape[1])
 
 
+def fit_with_shares(classifier: P3DCClassifier, examples: Array, labels: Labels, photos: Array, own: Labels) -> None:
+    """Tell the classifier how many photos of each class the pile holds, and nothing else."""
+    log_shares = np.log(np.bincount(own[own >= 0], minlength=len(np.unique(labels))) + 0.5)
+    log_shares -= log_shares.mean()
+
+    def offsets(logits: Array) -> Array:
+        """Return ℓ, less the expected b given ℓ and the counts."""
+        found = count_rows(logits)
+        unexplained = found.logs - (1 - found.ambiguous) * log_shares
+        return log_shares - found.ambiguous * found.error / found.variances[:, 0] * unexplained
+
+    with patch("p3dc.unlabelled.refinement.offsets_by", lambda _: offsets):
+        classifier.fit(examples, labels, unlabelled=photos)
+
+
 def fit_long(sums: ComponentSums, temperature: float, offsets: Offsets, without: int | None = None) -> Array:
     """Fit the closed mixture in twenty rounds, after twenty more in which a class has no rows, if one is given."""
     responsibilities: Array = np.zeros(sums.cross.shape, dtype=np.float32)
@@ -280,7 +295,7 @@ def with_cohesion(squared: float) -> dict[str, Any]:
     constants = {"COHESION": squared, "RATIO": ratio, "SCALE": ratio / (1 - squared), "BACKGROUND": 0.5 * squared**0.5}
     modules = {"evidence": evidence, "grouping": grouping, "mixture": mixture, "proposals": proposals}
     return {
-        f"unlabelled.{name}.{constant}": value
+        f"p3dc.unlabelled.{name}.{constant}": value
         for name, module in modules.items()
         for constant, value in constants.items()
         if hasattr(module, constant)
@@ -288,49 +303,55 @@ def with_cohesion(squared: float) -> dict[str, Any]:
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
-    "typicality": {"classifier.fitted.refine_support": refine_with_typicality},
-    "centre of certain groups": {"classifier.fitted.refine_support": refine_from_certain_groups},
-    "centre of groups": {"classifier.refined_support.pile_centre": centre_of_groups},
-    "centre of the support": {"classifier.refined_support.pile_centre": centre_of_support},
-    "temperature as without a pile": {"unlabelled.refinement.pile_temperature": lambda _, __, temperature: temperature},
-    "queries see all moves": {"unlabelled.refinement._coverage": lambda _: 1.0},
-    "offsets are certain": {"unlabelled.refinement._softening": lambda _: 1.0},
-    "unknown above the background": {"unlabelled.refinement.Refinement.penalty": penalty_above_background},
-    "known by the support": {"unlabelled.refinement.Refinement.known": known_by_support},
-    "known by the pile": {"unlabelled.refinement.Refinement.known": known_by_pile},
-    "nothing is proposed": {"unlabelled.proposals.APART": np.inf},
-    "proposed from 12 nats": {"unlabelled.proposals.APART": 12.0},
-    "twenty rounds": {"unlabelled.refinement.fit_closed": fit_long, "unlabelled.balance.fit_closed": fit_long},
-    "several starts": {"unlabelled.refinement.fit_closed": fit_from_several_starts},
-    "sampled": {"unlabelled.refinement.fit_closed": sample},
-    "discriminants": {"unlabelled.refinement.fit_closed": discriminant},
-    "rows count in full": {"unlabelled.refinement._trusted": trust_all},
-    "for 4 at most, closed in full": {"unlabelled.refinement._trusted": trust_closed},
-    "agreement by class": {"unlabelled.refinement._trusted": trust_by_class},
-    "half are known": {"unlabelled.refinement.KNOWN": 1 / 2},
-    "three quarters are known": {"unlabelled.refinement.KNOWN": 3 / 4},
-    "not matched": {"unlabelled.refinement.match_components": match_nothing},
-    "closed mixture only": {"unlabelled.refinement._ramp": lambda *_: 1.0},
-    "background without groups": {"unlabelled.refinement.fit_open": fit_without_groups},
-    "2K pseudo-rows in the closed mixture": {"unlabelled.refinement.PSEUDO_CLOSED": 2.0},
+    "typicality": {"p3dc.classifier.fitted.refine_support": refine_with_typicality},
+    "centre of certain groups": {"p3dc.classifier.fitted.refine_support": refine_from_certain_groups},
+    "centre of groups": {"p3dc.classifier.refined_support.pile_centre": centre_of_groups},
+    "centre of the support": {"p3dc.classifier.refined_support.pile_centre": centre_of_support},
+    "temperature as without a pile": {
+        "p3dc.unlabelled.refinement.pile_temperature": lambda _, __, temperature: temperature
+    },
+    "queries see all moves": {"p3dc.unlabelled.refinement._coverage": lambda _: 1.0},
+    "offsets are certain": {"p3dc.unlabelled.refinement._softening": lambda _: 1.0},
+    "unknown above the background": {"p3dc.unlabelled.refinement.Refinement.penalty": penalty_above_background},
+    "known by the support": {"p3dc.unlabelled.refinement.Refinement.known": known_by_support},
+    "known by the pile": {"p3dc.unlabelled.refinement.Refinement.known": known_by_pile},
+    "nothing is proposed": {"p3dc.unlabelled.proposals.APART": np.inf},
+    "proposed from 12 nats": {"p3dc.unlabelled.proposals.APART": 12.0},
+    "twenty rounds": {
+        "p3dc.unlabelled.refinement.fit_closed": fit_long,
+        "p3dc.unlabelled.balance.fit_closed": fit_long,
+    },
+    "several starts": {"p3dc.unlabelled.refinement.fit_closed": fit_from_several_starts},
+    "sampled": {"p3dc.unlabelled.refinement.fit_closed": sample},
+    "discriminants": {"p3dc.unlabelled.refinement.fit_closed": discriminant},
+    "rows count in full": {"p3dc.unlabelled.refinement._trusted": trust_all},
+    "for 4 at most, closed in full": {"p3dc.unlabelled.refinement._trusted": trust_closed},
+    "agreement by class": {"p3dc.unlabelled.refinement._trusted": trust_by_class},
+    "half are known": {"p3dc.unlabelled.refinement.KNOWN": 1 / 2},
+    "three quarters are known": {"p3dc.unlabelled.refinement.KNOWN": 3 / 4},
+    "not matched": {"p3dc.unlabelled.refinement.match_components": match_nothing},
+    "closed mixture only": {"p3dc.unlabelled.refinement._ramp": lambda *_: 1.0},
+    "background without groups": {"p3dc.unlabelled.refinement.fit_open": fit_without_groups},
+    "2K pseudo-rows in the closed mixture": {"p3dc.unlabelled.refinement.PSEUDO_CLOSED": 2.0},
     "R² = 0.12": with_cohesion(0.12),
     "R² = 0.3": with_cohesion(0.3),
-    "no offsets": {"unlabelled.refinement.offsets_by": add_nothing},
-    "surely equal": {"unlabelled.refinement.judge_balance": lambda *_: EQUAL},
-    "surely unequal": {"unlabelled.refinement.judge_balance": lambda *_: UNEQUAL},
-    "equal by counts": {"unlabelled.refinement.judge_balance": equal_by_counts},
-    "equal as likely as not": {"unlabelled.balance.RARE": 0.0},
-    "spreads by free energy": {"unlabelled.refinement.judge_balance": spreads_by_free_energy},
+    "no offsets": {"p3dc.unlabelled.refinement.offsets_by": add_nothing},
+    "shares are known": {"benchmarks.pile.Pile.fit": staticmethod(fit_with_shares)},
+    "surely equal": {"p3dc.unlabelled.refinement.judge_balance": lambda *_: EQUAL},
+    "surely unequal": {"p3dc.unlabelled.refinement.judge_balance": lambda *_: UNEQUAL},
+    "equal by counts": {"p3dc.unlabelled.refinement.judge_balance": equal_by_counts},
+    "equal as likely as not": {"p3dc.unlabelled.balance.RARE": 0.0},
+    "spreads by free energy": {"p3dc.unlabelled.refinement.judge_balance": spreads_by_free_energy},
     "cosines to few rows as they are": {
-        "unlabelled.temperature.expected_cosine": lambda n: np.full_like(n, EXPECTED),
-        "unlabelled.temperature.EXPECTED_ROWS": 0,
+        "p3dc.unlabelled.temperature.expected_cosine": lambda n: np.full_like(n, EXPECTED),
+        "p3dc.unlabelled.temperature.EXPECTED_ROWS": 0,
     },
-    "errors of variance 0.25": {"unlabelled.shares.ERROR": 0.25},
-    "errors of variance 1": {"unlabelled.shares.ERROR": 1.0},
-    "few rows may be equal": {"unlabelled.balance.FEW": 0.0},
-    "annealed": {"unlabelled.refinement.fit_closed": anneal},
-    "classes are present by 0.5": {"unlabelled.mixture.PRESENT": 0.5, "unlabelled.matching.PRESENT": 0.5},
-    "classes are present by 0.99": {"unlabelled.mixture.PRESENT": 0.99, "unlabelled.matching.PRESENT": 0.99},
+    "errors of variance 0.25": {"p3dc.unlabelled.shares.ERROR": 0.25},
+    "errors of variance 1": {"p3dc.unlabelled.shares.ERROR": 1.0},
+    "few rows may be equal": {"p3dc.unlabelled.balance.FEW": 0.0},
+    "annealed": {"p3dc.unlabelled.refinement.fit_closed": anneal},
+    "classes are present by 0.5": {"p3dc.unlabelled.mixture.PRESENT": 0.5, "p3dc.unlabelled.matching.PRESENT": 0.5},
+    "classes are present by 0.99": {"p3dc.unlabelled.mixture.PRESENT": 0.99, "p3dc.unlabelled.matching.PRESENT": 0.99},
 }
 
 
@@ -381,7 +402,7 @@ def compare_variants(data: Path, split: str, n_tasks: int, names: list[str], cas
     for name in names:
         with ExitStack() as stack:
             for attribute, value in VARIANTS[name].items():
-                stack.enter_context(patch(f"p3dc.{attribute}", value))
+                stack.enter_context(patch(attribute, value))
             cells.append(compare(scores_of(classifier, data, split, n_tasks, case), rule, auto))
     return cells
 
