@@ -174,9 +174,12 @@ def add_nothing(*_: Any) -> Offsets:
     return lambda logits: np.zeros(logits.shape[1])
 
 
-def fit_with_shares(classifier: P3DCClassifier, examples: Array, labels: Labels, photos: Array, own: Labels) -> None:
-    """Tell the classifier how many photos of each class the pile holds, and nothing else."""
-    log_shares = np.log(np.bincount(own[own >= 0], minlength=len(np.unique(labels))) + 0.5)
+def fit_with_shares(
+    classifier: P3DCClassifier, examples: Array, labels: Labels, photos: Array, own: Labels, error: float = 0.0
+) -> None:
+    """Tell the classifier how many photos of each class the pile holds, with errors of their logarithms."""
+    counts = np.bincount(own[own >= 0], minlength=len(np.unique(labels)))
+    log_shares = np.log(counts + 0.5) + np.random.default_rng(counts).normal(0, error, len(counts))
     log_shares -= log_shares.mean()
 
     def offsets(logits: Array) -> Array:
@@ -337,6 +340,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "R² = 0.3": with_cohesion(0.3),
     "no offsets": {"p3dc.unlabelled.refinement.offsets_by": add_nothing},
     "shares are known": {"benchmarks.pile.Pile.fit": staticmethod(fit_with_shares)},
+    "shares are roughly known": {"benchmarks.pile.Pile.fit": staticmethod(partial(fit_with_shares, error=0.4))},
     "surely equal": {"p3dc.unlabelled.refinement.judge_balance": lambda *_: EQUAL},
     "surely unequal": {"p3dc.unlabelled.refinement.judge_balance": lambda *_: UNEQUAL},
     "equal by counts": {"p3dc.unlabelled.refinement.judge_balance": equal_by_counts},
