@@ -112,7 +112,7 @@ class Pile:
 
     @staticmethod
     def fit(classifier: P3DCClassifier, examples: Any, labels: Any, photos: Any, own: Any) -> None:
-        """Fit the classifier, which does not see the classes of the pile."""
+        """Fit the classifier; the classes of the pile are only for variants that know something of them."""
         classifier.fit(examples, labels, unlabelled=photos)
 
     def run(self, classifier: P3DCClassifier, features: FeatureSet, batch: Batch) -> None:
